@@ -142,12 +142,13 @@ _NAMES = {
     "_functions.legacy": (
         "BFloat16Tensor BoolTensor ByteTensor CharTensor DoubleTensor FloatTensor HalfTensor IntTensor LongTensor "
         "ShortTensor are_deterministic_algorithms_enabled channels_last channels_last_3d contiguous_format "
-        "get_autocast_dtype get_float32_matmul_precision get_num_threads "
+        "get_float32_matmul_precision get_num_threads "
         "is_deterministic_algorithms_warn_only_enabled jagged layout memory_format preserve_format "
         "set_default_tensor_type sparse_bsc sparse_bsr sparse_coo sparse_csc sparse_csr strided "
         "set_float32_matmul_precision set_num_threads use_deterministic_algorithms"
     ),
     "amp": "GradScaler autocast",
+    "amp._autocast": "clear_autocast_cache get_autocast_dtype is_autocast_cache_enabled is_autocast_enabled",
     "_functions.composed": (
         "adjoint bartlett_window blackman_window broadcast_shapes chain_matmul conj_physical hamming_window "
         "hann_window kaiser_window matrix_power pinverse qr range svd vander"

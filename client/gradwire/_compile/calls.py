@@ -16,6 +16,7 @@ from gradwire._graph.anomaly import _STATE as ANOMALY
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec
 from gradwire._tensor import ops
+from gradwire._tensor.batching import REGION
 
 # Attributes that this package sets on tensors.
 OURS = frozenset(("_view", "_owner"))
@@ -145,7 +146,9 @@ def attributes_of(tensor: Handle) -> dict[str, Any]:
 
 def ambient_state() -> tuple[Any, ...]:
     """Modes and defaults that affect what commands do."""
+    region = REGION.get()
     return (
+        None if region is None else frozenset(region.chosen.items()),
         GRAD_ENABLED.get(),
         get_default_dtype(),
         ANOMALY.enabled,

@@ -137,11 +137,6 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
     return _Switches.warn_only
 
 
-def get_autocast_dtype(device_type: str) -> dtypes.dtype:
-    """The dtype that autocast would choose for a kind of device: it is disabled here."""
-    return dtypes.float16 if device_type == "cuda" else dtypes.bfloat16
-
-
 def set_float32_matmul_precision(precision: str) -> None:
     """Store the setting; float32 products are always computed in float32. Raises ValueError for an unknown name."""
     if precision not in ("highest", "high", "medium"):

@@ -51,6 +51,9 @@ REEXPORTS: dict[str, str] = {
     "": "_functions.foreach _functions.asserts torch=. ScriptModule=jit.ScriptModule ScriptFunction=jit.ScriptFunction "
     "Stream=cuda.Stream Event=cuda.Event OutOfMemoryError=_base.errors.GradwireMemoryError "
     "legacy_contiguous_format=_functions.legacy.contiguous_format "
+    "is_autocast_cpu_enabled=amp._autocast.is_autocast_cpu_enabled "
+    "get_autocast_cpu_dtype=amp._autocast.get_autocast_cpu_dtype "
+    "get_autocast_gpu_dtype=amp._autocast.get_autocast_gpu_dtype "
     "UntypedStorage=_tensor.storages.UntypedStorage TypedStorage=_tensor.storages.TypedStorage",
     "nn": "DataParallel=nn.parallel.DataParallel",
     "_vmap_internals": "_vmap=func._vmap.map_anything",
@@ -83,7 +86,7 @@ REEXPORTS: dict[str, str] = {
     "fx._pytree": "func._tree_names",
     "amp.autocast_mode": "amp",
     "amp.grad_scaler": "amp",
-    "cuda.amp": "amp custom_bwd=amp._autocast.custom_bwd custom_fwd=amp._autocast.custom_fwd",
+    "cuda.amp": "amp",
     "cuda.amp.autocast_mode": "cuda.amp",
     "cuda.amp.grad_scaler": "amp",
     "cpu.amp": "amp",

@@ -88,15 +88,11 @@ REASONS: dict[str, str] = {
 # Functions that always return the same.
 ANSWERS: dict[str, dict[str, Any]] = {
     "": {
-        "is_autocast_enabled": False,
-        "is_autocast_cpu_enabled": False,
-        "is_autocast_cache_enabled": False,
         "_is_functional_tensor": False,
         "is_anomaly_enabled": False,
         "is_vulkan_available": False,
         "is_warn_always_enabled": False,
     },
-    "amp": {"is_autocast_available": False},
     "onnx": {"is_in_onnx_export": False, "register_custom_op_symbolic": None, "unregister_custom_op_symbolic": None},
     "distributed.utils": {"_sync_module_states": None},
     "distributed.rpc": {"is_available": False},

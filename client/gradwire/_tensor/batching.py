@@ -1,9 +1,14 @@
-"""Batching: lets an active vmap or saved_tensors_hooks intercept op calls; `_call` consults it first."""
+"""Batching: lets an active vmap, autocast or saved_tensors_hooks intercept op calls; `_call` consults it first."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradwire._base.dtypes import dtype
 
 #: One entry per active context.
 BATCHING: list[object] = []
@@ -11,3 +16,28 @@ BATCHING: list[object] = []
 DISPATCH: list[Callable[..., Any]] = []
 #: Functions that handle the call of a custom autograd.Function, or return NotImplemented. vmap's registers itself.
 FUNCTIONS: list[Callable[..., Any]] = []
+
+
+class Region:
+    """What autocast has in force: a dtype per kind of device, None where it is off, and the weights cast so far."""
+
+    def __init__(self, chosen: Mapping[str, dtype | None], caches: bool, outer: Region | None) -> None:
+        self.chosen = chosen
+        self.caches = caches
+        #: A weight's object and its cast, by the object's id. Regions inside share them with the outermost.
+        self.casts: dict[tuple[int, dtype], tuple[Any, Any]] = {} if outer is None else outer.casts
+
+
+REGION: ContextVar[Region | None] = ContextVar("gradwire_autocast", default=None)
+
+
+@contextmanager
+def restored(region: Region | None) -> Iterator[None]:
+    """Bring an earlier region of autocast back, without the casts it kept; None for no region."""
+    token = REGION.set(None if region is None else Region(region.chosen, region.caches, None))
+    BATCHING.append(token)
+    try:
+        yield
+    finally:
+        BATCHING.remove(token)
+        REGION.reset(token)

@@ -1,38 +1,63 @@
-"""autocast: computations use the tensors' dtypes, with a warning if another dtype was requested."""
+"""autocast: inside a region, products compute in a smaller dtype, and what needs precision in float32 (torch.autocast).
+
+The client casts an op's tensors before it sends the op. The casts are ops of the graph, so gradients of float32 weights
+are float32.
+"""
 
 from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+
+from gradwire import cuda
+from gradwire._base import dtypes
+from gradwire._base.errors import refuse
+from gradwire._base.modes import is_grad_enabled
+from gradwire._proxy.handle import Handle
+from gradwire._tensor.batching import BATCHING, DISPATCH, REGION, Region
+from gradwire._tensor.call import _call
+from gradwire.amp._precision import HIGH, LOW, PADDING_MODES, WIDEST, WITH_DTYPE
+
+_DEFAULTS = {"cpu": dtypes.bfloat16, "cuda": dtypes.float16, "mps": dtypes.float16, "xpu": dtypes.float16}
+_KINDS = ("cpu", "cuda", "mps", "xpu", "mtia", "hpu", "xla", "ipu", "maia", "privateuseone")
 
 
 class autocast:
-    """A region, or with brackets a decorator, in which PyTorch would choose each op's precision (torch.autocast).
+    """A region, or with brackets a decorator, where ops choose their precision (torch.autocast).
 
-    Here it is taken, warns once that it is disabled, and changes nothing: cast the model (`model.half()`) instead.
+    Matrix products and convolutions compute in `dtype`, losses and decompositions in float32, other ops as usual. Only
+    tensors of the region's kind of device are cast, and float64 never is. A weight is cast once in the outermost
+    region, unless `cache_enabled` is False. A dtype that the device cannot take disables the region, with a warning.
     Raises RuntimeError for an unknown kind of device.
     """
 
     def __init__(
         self, device_type: str, dtype: Any = None, enabled: bool = True, cache_enabled: bool | None = None
     ) -> None:
-        if device_type not in ("cpu", "cuda", "mps", "xpu"):
+        if not isinstance(device_type, str):
+            raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
+        if device_type not in _KINDS:
             raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
         self.device = device_type
-        if enabled:
-            warnings.warn(
-                "autocast is not supported here. Disabling: computations use the tensors' dtypes.",
-                UserWarning,
-                stacklevel=2,
-            )
+        self.fast_dtype = _DEFAULTS.get(device_type, dtypes.bfloat16) if dtype is None else dtype
+        self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
+        self._enabled = bool(enabled) and _available(device_type, self.fast_dtype)
+        self._tokens: list[Any] = []
 
     def __enter__(self) -> autocast:
+        outer = REGION.get()
+        chosen = {} if outer is None else outer.chosen
+        chosen = {**chosen, self.device: self.fast_dtype if self._enabled else None}
+        self._tokens.append(REGION.set(Region(chosen, self._cache_enabled, outer)))
+        BATCHING.append(self)
         return self
 
     def __exit__(self, *error: object) -> None:
-        pass
+        BATCHING.remove(self)
+        REGION.reset(self._tokens.pop())
 
     def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -41,3 +66,189 @@ class autocast:
                 return function(*args, **kwargs)
 
         return called
+
+
+def _available(device_type: str, dtype: Any) -> bool:
+    """Whether ops of a kind of device can compute in a dtype; warns if not."""
+    if device_type == "cpu":
+        if dtype in (dtypes.bfloat16, dtypes.float16):
+            return True
+        why = (
+            "In CPU autocast, but the target dtype is not supported. Disabling autocast.\n"
+            "CPU Autocast only supports dtypes of torch.bfloat16, torch.float16 currently."
+        )
+    elif device_type == "cuda" and cuda.is_available():
+        return True
+    else:
+        why = f"{device_type.upper()} is not available. Disabling autocast."
+    warnings.warn(why, UserWarning, stacklevel=3)
+    return False
+
+
+def is_autocast_enabled(device_type: str | None = None) -> bool:
+    """Whether autocast is on for a kind of device, without one for "cuda" (torch.is_autocast_enabled)."""
+    region = REGION.get()
+    return region is not None and region.chosen.get("cuda" if device_type is None else device_type) is not None
+
+
+def get_autocast_dtype(device_type: str) -> Any:
+    """The dtype that autocast casts to on a kind of device (torch.get_autocast_dtype)."""
+    region = REGION.get()
+    chosen = None if region is None else region.chosen.get(device_type)
+    if chosen is None and device_type not in _DEFAULTS:
+        raise refuse(f"unsupported autocast device_type '{device_type}'")
+    return _DEFAULTS[device_type] if chosen is None else chosen
+
+
+def is_autocast_cpu_enabled() -> bool:
+    """Whether autocast is on for the processor, by its old name."""
+    return is_autocast_enabled("cpu")
+
+
+def get_autocast_cpu_dtype() -> Any:
+    """The dtype that autocast casts to on the processor, by its old name."""
+    return get_autocast_dtype("cpu")
+
+
+def get_autocast_gpu_dtype() -> Any:
+    """The dtype that autocast casts to on a GPU, by its old name."""
+    return get_autocast_dtype("cuda")
+
+
+def is_autocast_cache_enabled() -> bool:
+    """Whether casts of weights are kept inside a region (torch.is_autocast_cache_enabled)."""
+    region = REGION.get()
+    return region is None or region.caches
+
+
+def is_autocast_available(device_type: str) -> bool:
+    """Whether ops of a kind of device can be cast (torch.amp.is_autocast_available)."""
+    return device_type == "cpu" or (device_type == "cuda" and cuda.is_available())
+
+
+def clear_autocast_cache() -> None:
+    """Forget the casts of weights that the region keeps (torch.clear_autocast_cache)."""
+    region = REGION.get()
+    if region is not None:
+        region.casts.clear()
+
+
+def custom_fwd(
+    fwd: Callable[..., Any] | None = None, *, device_type: str = "cuda", cast_inputs: Any = None
+) -> Callable[..., Any]:
+    """Decorate a Function's forward: `backward` with custom_bwd runs in the same region (torch.amp.custom_fwd).
+
+    With `cast_inputs`, floating-point tensors of the region's device are cast, and autocast is off inside.
+    """
+    if fwd is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)
+
+    @functools.wraps(fwd)
+    def decorated(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        ctx._dtype = get_autocast_dtype(device_type)
+        if cast_inputs is None or not is_autocast_enabled(device_type):
+            ctx._fwd_used_autocast = is_autocast_enabled(device_type)
+            return fwd(ctx, *args, **kwargs)
+        ctx._fwd_used_autocast = False
+        with autocast(device_type, enabled=False):
+            given = _map(lambda each: _cast(each, cast_inputs, device_type, None), args)
+            named = {
+                name: _map(lambda each: _cast(each, cast_inputs, device_type, None), each)
+                for name, each in kwargs.items()
+            }
+            return fwd(ctx, *given, **named)
+
+    return decorated
+
+
+def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str = "cuda") -> Callable[..., Any]:
+    """Decorate a Function's backward, which runs in the region that its forward ran in (torch.amp.custom_bwd)."""
+    if bwd is None:
+        return functools.partial(custom_bwd, device_type=device_type)
+
+    @functools.wraps(bwd)
+    def decorated(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        used = ctx._fwd_used_autocast
+        with autocast(device_type, enabled=used, dtype=ctx._dtype):
+            return bwd(ctx, *args, **kwargs)
+
+    return decorated
+
+
+def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> Any:
+    """Call an op with cast tensors; NotImplemented if none needs a cast."""
+    region = REGION.get()
+    if region is None:
+        return NotImplemented
+    given = args, tuple(value for _, value in kwargs)
+    made = given
+    for kind, low in region.chosen.items():
+        target = None if low is None else _target(op, kind, low, made)
+        if target is not None:
+            keep = region if region.caches and target is low else None
+            made = _map(functools.partial(_cast, target=target, kind=kind, keep=keep), made)
+    if made is given:
+        return NotImplemented
+    named = [(name, value) for (name, _), value in zip(kwargs, made[1], strict=True)]
+    return _call(op, made[0], named, result)
+
+
+def _target(op: str, kind: str, low: dtypes.dtype, given: tuple[Any, ...]) -> dtypes.dtype | None:
+    """The dtype that an op computes in on a kind of device; None for the tensors' own."""
+    if op in LOW[kind] or (op == "inner" and all(each._spec.shape[1:] for each in given[0])):
+        return low
+    if op in HIGH[kind]:
+        given_dtype = (
+            kind == "cuda" and op in WITH_DTYPE and any(isinstance(each, dtypes.dtype) for each in _leaves(given))
+        )
+        return None if given_dtype else dtypes.float32
+    if op == "pad" and kind == "cpu":
+        return (
+            dtypes.float32 if any(each in PADDING_MODES for each in _leaves(given) if isinstance(each, str)) else None
+        )
+    if op in WIDEST[kind]:
+        found = {each._spec.dtype for each in _leaves(given) if _may_cast(each, kind)}
+        return dtypes.float32 if dtypes.float32 in found and len(found) > 1 else None
+    return None
+
+
+def _may_cast(value: Any, kind: str) -> bool:
+    """Whether a value is a tensor that autocast casts."""
+    if not isinstance(value, Handle):
+        return False
+    spec = value._spec
+    return spec.dtype.is_floating_point and spec.dtype is not dtypes.float64 and value.device.type == kind  # type: ignore[attr-defined]
+
+
+def _cast(value: Any, target: dtypes.dtype, kind: str, keep: Region | None) -> Any:
+    """A tensor in another dtype. keep: the region that keeps the casts of float32 weights."""
+    if not _may_cast(value, kind) or value._spec.dtype is target:
+        return value
+    spec = value._spec
+    if keep is None or not (spec.requires_grad and spec.is_leaf and not spec.is_view and is_grad_enabled()):
+        return value.to(target)
+    key = (id(value), target)
+    kept = keep.casts.get(key)
+    if kept is None or kept[0]() is not value:
+        kept = keep.casts[key] = (weakref.ref(value), value.to(target))
+    return kept[1]
+
+
+def _map(function: Callable[[Any], Any], value: Any) -> Any:
+    """A value with its tensors replaced, also those in tuples and lists: the same object if none was."""
+    if isinstance(value, (tuple, list)) and not hasattr(value, "_fields"):
+        made = [_map(function, each) for each in value]
+        return value if all(one is other for one, other in zip(made, value, strict=True)) else type(value)(made)
+    return function(value) if isinstance(value, Handle) else value
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """The values in nested tuples and lists."""
+    if isinstance(value, (tuple, list)):
+        for each in value:
+            yield from _leaves(each)
+    else:
+        yield value
+
+
+DISPATCH.append(_dispatch)

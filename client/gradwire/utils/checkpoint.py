@@ -21,6 +21,7 @@ from gradwire._graph import commands
 from gradwire._graph.hook_runner import CURRENT_PASS, HookArguments
 from gradwire._proxy.handle import Handle
 from gradwire._session.sessions import current_session
+from gradwire._tensor.batching import REGION, restored
 from gradwire._transport.wire import Value
 from gradwire.autograd.function import Function
 from gradwire.v1 import hooks_pb2, service_pb2
@@ -113,6 +114,7 @@ def checkpoint(
     check_enabled()
     session = next((each._session for each in _handles((args, kwargs))), None) or current_session()
     number = next(session.ids)
+    region = REGION.get()
 
     def call(context: _Context, begin: int, end: int) -> Any:
         outputs: list[Handle] = []
@@ -132,7 +134,8 @@ def checkpoint(
         with enable_grad():
             if watch is not None:
                 watch.check()
-            call(again, hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN, hooks_pb2.CHECKPOINT_MARK_END_AGAIN)
+            with restored(region):
+                call(again, hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN, hooks_pb2.CHECKPOINT_MARK_END_AGAIN)
 
     session.hooks[number] = run
     watch = _Watch.of([each for each in _handles((args, kwargs)) if each._session is session])

@@ -10,6 +10,7 @@ import pytest
 
 import gradwire_engine as engine
 from gradwire_engine.compile.eager import distances
+from gradwire_engine.compile.eager.loop_code import lanes
 from gradwire_engine.core import threads
 from gradwire_engine.core.threads import POOL
 from gradwire_engine.ops.linalg import distance_loops
@@ -138,4 +139,4 @@ def test_numpy_computes_small_operands_and_other_norms(one: Shape, other: Shape,
 def test_the_op_declares_all_loops() -> None:
     assert distance_loops.NAMES == distances.NAMES
     for kind, itemsize in (("f4", 4), ("f8", 8)):
-        assert distances.lanes(kind) * itemsize == distance_loops._VECTOR
+        assert lanes(kind) * itemsize == distance_loops._VECTOR

@@ -55,6 +55,7 @@ class _Case:
 
 
 _PROBABILITIES = np.random.default_rng(9).random(_ROWS)
+_FOLDS = {"cumsum": ("cumsum",), "cumprod": ("cumprod", "cumsum")}
 CASES = [
     _Case("gelu", functional.gelu, ("gelu", "gelu_backward"), only_float32=True),
     _Case("gelu", functional.gelu, ("gelu_tanh", "gelu_tanh_backward"), kwargs={"approximate": "tanh"}),
@@ -67,6 +68,7 @@ CASES = [
     _Case("softplus", functional.softplus, ("softplus", "softplus_backward")),
     _Case("softplus", functional.softplus, ("softplus", "softplus_backward"), args=(2.5, 1.5)),
     _Case("erf", torch.erf, ("erf", "erf_backward"), only_float32=True),
+    *(_Case(name, getattr(torch, name), loops, args=(1,)) for name, loops in _FOLDS.items()),
     _Case("softmax", torch.softmax, ("softmax", "softmax_backward"), args=(-1,)),
     _Case("log_softmax", torch.log_softmax, ("log_softmax", "log_softmax_backward"), args=(1,)),
     *(
@@ -188,7 +190,7 @@ def test_loops_compute_what_pytorch_does(case: _Case, dtype: Any, noted: NotedLo
 def test_every_loop_has_a_case() -> None:
     named = {name for case in CASES for name in case.loops}
     pools = {*max_pool.NAMES} - {"max_pick2d", "max_pick3d"}  # of second derivatives, which have their own test
-    others = {*pools, *distances.NAMES, *column_dots.NAMES}
+    others = {*pools, *distances.NAMES, *column_dots.NAMES, *_FOLDS}  # test_scan_loops.py has all scans
     assert named == {*forms.FORMS, *(f"batch_norm_{name}" for name in forms.BATCH_NORM), *others}
 
 

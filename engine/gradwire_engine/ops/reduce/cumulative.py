@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine.core import dtypes
-from gradwire_engine.core.device import Array
+from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.dtypes import DType
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
@@ -19,6 +19,7 @@ from gradwire_engine.ops.base.basic import conj, sub
 from gradwire_engine.ops.base.checks import normalize_dim, normalize_dims
 from gradwire_engine.ops.base.compare import eq, logical_not, logical_xor
 from gradwire_engine.ops.base.fill import where
+from gradwire_engine.ops.base.loops import with_loop
 from gradwire_engine.ops.base.precision import through_float32
 from gradwire_engine.ops.elementwise.binary import log_of_sum
 from gradwire_engine.ops.elementwise.unary import exp, isnan
@@ -26,6 +27,7 @@ from gradwire_engine.ops.index.gather import gather_backward
 from gradwire_engine.ops.reduce.reduce import restore_dims
 from gradwire_engine.ops.reduce.reduce import sum as total
 from gradwire_engine.ops.reduce.scan import loop_cost, loop_length
+from gradwire_engine.ops.reduce.scan_loops import extremes_by_loop
 from gradwire_engine.ops.shape.join import cat, stack
 from gradwire_engine.ops.shape.shape import at, clone, narrow, select
 
@@ -44,7 +46,7 @@ def accumulated(xp: Any, combine: Any, input: Array, dim: int) -> Array:
     return result
 
 
-def _running_extreme(xp: Any, name: str, combine: Any, input: Array, dim: int) -> tuple[Array, Array]:
+def _running_extreme(xp: Any, name: str, input: Array, dim: int) -> tuple[Array, Array]:
     """Running extreme along `dim` and its index, the last of equal ones. Raises EngineError: NOT_SUPPORTED."""
     if not input.size:  # PyTorch does not even check dim then
         return input.copy(), xp.zeros(input.shape, dtypes.int64)
@@ -53,6 +55,15 @@ def _running_extreme(xp: Any, name: str, combine: Any, input: Array, dim: int) -
         return input.copy(), xp.zeros((), dtypes.int64)
     if input.dtype.kind == "c":
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}_cpu\" not implemented for '{dtypes.TITLES[input.dtype]}'")
+    made: tuple[Array, Array] = _extremes(name, input, dim)
+    return made
+
+
+@with_loop(extremes_by_loop, place=1)
+def _extremes(name: str, input: Array, dim: int) -> tuple[Array, Array]:
+    """The values and indices by passes over the whole array."""
+    xp = module_of(input)
+    combine = xp.maximum if name == "cummax" else xp.minimum
     values = accumulated(xp, combine, input, dim)
     taken = input == values
     if dtypes.category(input.dtype) == dtypes.FLOAT:
@@ -64,19 +75,19 @@ def _running_extreme(xp: Any, name: str, combine: Any, input: Array, dim: int) -
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False, cost=8)
 def cummax(xp: Any, input: Array, dim: int) -> Array:
     """Running maximum along `dim`, and its index (torch.cummax)."""
-    return _running_extreme(xp, "cummax", xp.maximum, input, dim)
+    return _running_extreme(xp, "cummax", input, dim)
 
 
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False, cost=8)
 def cummin(xp: Any, input: Array, dim: int) -> Array:
     """Running minimum along `dim`, and its index (torch.cummin)."""
-    return _running_extreme(xp, "cummin", xp.minimum, input, dim)
+    return _running_extreme(xp, "cummin", input, dim)
 
 
 for _finder in (cummax, cummin):
-    _finder.grad(input=lambda g, out1, input_meta, dim: gather_backward(g, dim, out1, input_meta.shape)).tangent(
-        "selection"
-    )
+    _finder.by_loops("cummax", "cummin").grad(
+        input=lambda g, out1, input_meta, dim: gather_backward(g, dim, out1, input_meta.shape)
+    ).tangent("selection")
 
 
 @op(

@@ -18,7 +18,9 @@ from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import conj
 from gradwire_engine.ops.base.checks import normalize_dim
 from gradwire_engine.ops.base.fill import zeros
+from gradwire_engine.ops.base.loops import with_loop
 from gradwire_engine.ops.base.precision import is_half
+from gradwire_engine.ops.reduce.scan_loops import folded_by_loop
 from gradwire_engine.ops.shape.join import cat, flip, stack
 from gradwire_engine.ops.shape.shape import narrow, select
 
@@ -33,78 +35,67 @@ def _running(xp: Any, name: str, input: Array, dim: int, dtype: DType | None) ->
         return input.astype(dtype)
     if is_half(dtype):
         return getattr(input.astype(dtypes.float32), name)(dim).astype(dtype)
+    if xp is np and dtype.kind in "fc":
+        return _folded(name, input.astype(dtype, copy=False), dim)
     return getattr(input, name)(dim, dtype=dtype)
+
+
+# Of float32 and complex64, PyTorch adds and multiplies in double precision and rounds each result.
+_WIDE = {"f": np.dtype("d"), "F": np.dtype("D")}
+_FOLDS = {"cumsum": (np.add, 0), "cumprod": (np.multiply, 1)}
+# Elements that are widened at once, so that they stay in the cache. And the elements of a slice from which NumPy takes
+# less time for slice after slice.
+_BLOCK, _SLICE = 1 << 14, 256
+
+
+@with_loop(folded_by_loop, place=1)
+def _folded(name: str, array: Array, dim: int, way: int = 1) -> Array:
+    """Running sum or product of float or complex numbers along `dim`. way: 1, or -1 from the end."""
+    made = np.empty(array.shape, array.dtype)
+    if not made.size:
+        return made
+    shape = (math.prod(array.shape[:dim]), array.shape[dim], math.prod(array.shape[dim + 1 :]))
+    source, target = (np.ascontiguousarray(each).reshape(shape)[:, ::way] for each in (array, made))
+    length = 1 if shape[2] >= _SLICE else min(shape[1], max(1, _BLOCK // shape[2]))
+    rows = max(1, _BLOCK // (length * shape[2]))
+    for begin in range(0, shape[0], rows):
+        _fold(name, source[begin : begin + rows], target[begin : begin + rows], length)
+    return made
+
+
+def _fold(name: str, source: Array, target: Array, length: int) -> None:
+    """Accumulate along dimension 1, `length` elements at once."""
+    combine, start = _FOLDS[name]
+    rows, end, columns = source.shape
+    held = np.full((rows, length + 1, columns), start, _WIDE.get(source.dtype.char, source.dtype))
+    for begin in range(0, end, length):
+        given = source[:, begin : begin + length]
+        part = held[:, : given.shape[1] + 1]
+        part[:, 1:] = given
+        combine.accumulate(part, 1, out=part)
+        target[:, begin : begin + length] = part[:, 1:]
+        held[:, 0] = part[:, -1]
 
 
 @op(in_place=True, cost=8)
 def cumsum(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """Running sum along `dim` (torch.cumsum)."""
-    if xp is np and (dtype is None or dtype == input.dtype) and input.dtype.char in "fd" and input.ndim:
-        return _running_sum(input, normalize_dim(dim, input.ndim), 1)
     return _running(xp, "cumsum", input, dim, dtype)
 
 
-cumsum.works_in(forward=1.2, widens=True)
+cumsum.works_in(forward=1.2, widens=True).by_loops("cumsum")
 
 
 @op(name="_reverse_cumsum", cost=8)
 def _reverse_cumsum(xp: Any, input: Array, dim: int) -> Array:
-    if not input.ndim:
+    if not input.ndim or input.shape[dim] == 1:
         return input.copy()
-    if xp is np and input.dtype.char in "fd":
-        return _running_sum(input, normalize_dim(dim, input.ndim), -1)
+    if xp is np and input.dtype.kind in "fc" and not is_half(input.dtype):
+        return _folded("cumsum", input, normalize_dim(dim, input.ndim), -1)
     return xp.flip(cumsum(xp.flip(input, dim), dim), dim)
 
 
-# NumPy's cumsum waits for each addition. Along the last dimension a product with a triangle of ones sums _TRIANGLE
-# elements at a time. Along other dimensions whole slices of at least _SLICE elements are added.
-_TRIANGLE = 32
-_SLICE = 256
-
-
-def _running_sum(array: Array, dim: int, way: int) -> Array:
-    """Running sum of float numbers along `dim`. way: 1, or -1 from the end."""
-    length = array.shape[dim]
-    if dim == array.ndim - 1 and length >= 4 * _TRIANGLE and array.size >= 1 << 12:
-        made = _by_triangles(np.ascontiguousarray(array).reshape(-1, length), way)
-        if np.isfinite(made[:, ::way][:, -1]).all():  # else 0 * inf in the product may have given nan
-            return made.reshape(array.shape)
-    elif length > 1 and math.prod(array.shape[dim + 1 :]) >= _SLICE:
-        return _by_slices(array, dim, way)
-    if way == 1:
-        return array.cumsum(dim)
-    return np.ascontiguousarray(np.flip(np.flip(array, dim).cumsum(dim), dim))
-
-
-def _by_slices(array: Array, dim: int, way: int) -> Array:
-    made = np.empty(array.shape, array.dtype)
-    source, target = np.moveaxis(array, dim, 0)[::way], np.moveaxis(made, dim, 0)[::way]
-    target[0] = source[0]
-    for place in range(1, len(source)):
-        np.add(target[place - 1], source[place], out=target[place])
-    return made
-
-
-def _by_triangles(rows: Array, way: int) -> Array:
-    """Running sums of rows: within blocks, by a product; then each block's total is added to the later blocks."""
-    count, length = rows.shape
-    left = length % _TRIANGLE
-    rest, whole = slice(length - left, length), slice(0, length - left)
-    if way == -1:
-        rest, whole = slice(0, left), slice(left, length)
-    ones = np.ones((_TRIANGLE, _TRIANGLE), rows.dtype)
-    blocks = rows[:, whole].reshape(-1, _TRIANGLE) @ (np.triu(ones) if way == 1 else np.tril(ones))
-    blocks = blocks.reshape(count, -1, _TRIANGLE)
-    totals = blocks[:, ::way, ::way][:, :, -1].cumsum(1)
-    blocks[:, ::way][:, 1:] += totals[:, :-1, None]
-    if not left:
-        return blocks.reshape(count, length)
-    made = np.empty(rows.shape, rows.dtype)
-    made[:, whole] = blocks.reshape(count, -1)
-    made[:, rest][:, ::way] = rows[:, rest][:, ::way].cumsum(1) + totals[:, -1:]
-    return made
-
-
+_reverse_cumsum.by_loops("cumsum")
 cumsum.grad(input=lambda g, dim: _reverse_cumsum(g, dim)).tangent("linear")
 _reverse_cumsum.grad(input=lambda g, dim: cumsum(g, dim)).tangent("linear")
 
@@ -127,7 +118,7 @@ def cumprod(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> A
     return _running(xp, "cumprod", input, dim, dtype)
 
 
-cumprod.works_in(backward=2, widens=True)
+cumprod.works_in(backward=2, widens=True).by_loops("cumprod", "cumsum")
 
 
 def _has_zeros(value: Any) -> bool:
