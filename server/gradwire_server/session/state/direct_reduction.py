@@ -136,7 +136,7 @@ class DirectReduction:
             self._check(rank, into)
 
     def _map(self, rank: int, at: int) -> HostArray | None:
-        """A rank's tensor, mapped; None if its memory cannot be. Raises OSError, Refusal."""
+        """A rank's tensor, mapped; None if its memory cannot be. Raises Refusal."""
         if (rank, at) not in self._mapped:
             there, own, found = self._counters.all[rank], self._flat.arrays[at], None
             if at < MOST_FILES and own.nbytes:
@@ -144,8 +144,8 @@ class DirectReduction:
                 self._check(rank)
                 if inode:
                     process = self._member.processes[rank]
-                    found = self._member.mapped.find(process, descriptor, inode, own.nbytes).view(own.dtype)
-            self._mapped[rank, at] = found
+                    found = self._member.mapped.find(process, descriptor, inode, own.nbytes)
+            self._mapped[rank, at] = None if found is None else found.view(own.dtype)
         return self._mapped[rank, at]
 
     def _read(self, rank: int, at: int, first: int, into: HostArray) -> None:

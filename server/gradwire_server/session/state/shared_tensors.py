@@ -4,11 +4,17 @@ To copy from another process costs more than the reduction itself (process_memor
 second time moves to a file in memory. Its array must have no other reference than the tensor's, so that no view, saved
 value or plan keeps the old memory. The account counts the bytes as before.
 
-A rank keeps the mappings of its last reduction only. So the memory of a tensor that is gone lasts until the next one.
+A rank keeps the mappings of its last reduction only. When a tensor is gone, its file gives its memory back, although
+others may still have it mapped: they would find zeros there.
+
+Each file and each mapping needs descriptors. All sessions of a process together take a share of those it may have.
+What is beyond it is copied.
 """
 
+import contextlib
 import mmap
 import os
+import resource
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +31,9 @@ LEAST = 1 << 20  # bytes of a tensor that moves
 MOST = 1 << 28  # bytes of all tensors of a session that have moved
 MOST_FILES = 64
 _REFERENCES = 2  # to an array that only its tensor holds: the tensor's, and the argument of the question
+_OPEN: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()  # of all sessions: the files and mappings
+_DESCRIPTORS = 2  # of a file: the own one, and Python's for the memory; a mapping has the latter
+_SHARE = 4  # the process may have this many times the descriptors
 
 
 class File(NamedTuple):
@@ -61,7 +70,7 @@ class SharedTensors:
 
     def _has_room(self, nbytes: int) -> bool:
         files = list(self._files.values())
-        if len(files) >= MOST_FILES or sum(each.nbytes for each in files) + nbytes > MOST:
+        if len(files) >= MOST_FILES or sum(each.nbytes for each in files) + nbytes > MOST or not _is_below_share():
             return False
         try:
             self._account.admit(nbytes)  # while the values are there twice
@@ -86,16 +95,22 @@ class SharedTensors:
         made = base[...]  # as views of it, it has a base that is an array
         address = made.ctypes.data
         self._files[address] = File(descriptor, os.fstat(descriptor).st_ino, made.nbytes)
-        self._ends[address] = end = weakref.finalize(memory, self._forget(), address)
+        # All views refer to `base`. While it is forgotten, the address is not used again: it keeps the memory.
+        self._ends[address] = end = weakref.finalize(base, self._forget(), address, memory)
         end.atexit = False
+        _OPEN.add(memory)
         self._seen[id(made)] = made
         tensor.array = made
 
-    def _forget(self) -> Callable[[int], None]:
-        """What closes a file. It does not keep this object."""
-        files, ends = self._files, self._ends
+    def _forget(self) -> Callable[[int, mmap.mmap], None]:
+        """What closes the file of a tensor that is gone, and gives its memory back. It does not keep this object."""
+        files, ends, process = self._files, self._ends, os.getpid()
 
-        def forget(address: int) -> None:
+        def forget(address: int, memory: mmap.mmap) -> None:
+            if os.getpid() != process:
+                return  # in a fork (worker/forked_op.py), which shares the memory
+            with contextlib.suppress(OSError):  # then the memory lasts until no rank has it mapped
+                memory.madvise(mmap.MADV_REMOVE)
             del ends[address]
             os.close(files.pop(address).descriptor)
 
@@ -104,7 +119,17 @@ class SharedTensors:
     def close(self) -> None:
         """Close all files. The tensors keep their memory."""
         for end in list(self._ends.values()):
-            end()
+            end.detach()
+        for file in list(self._files.values()):
+            os.close(file.descriptor)
+        self._ends.clear()
+        self._files.clear()
+
+
+def _is_below_share() -> bool:
+    """Whether the process may open another file, or map one."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return limit < 0 or (len(_OPEN) + 1) * _DESCRIPTORS * _SHARE <= limit
 
 
 def _is_seen(seen: Mapping[int, HostArray], array: HostArray) -> bool:
@@ -126,14 +151,19 @@ class MappedTensors:
         self._held: dict[tuple[int, int, int], HostArray] = {}
         self._used: dict[tuple[int, int, int], HostArray] = {}
 
-    def find(self, process: int, descriptor: int, inode: int, nbytes: int) -> HostArray:
-        """The bytes of a process's file, until a reduction ends that does not use them. Raises OSError."""
+    def find(self, process: int, descriptor: int, inode: int, nbytes: int) -> HostArray | None:
+        """The bytes of a process's file, until a reduction ends that does not use them.
+
+        None if it cannot be mapped: the process has closed it, or this one has too many files open.
+        """
         key = process, descriptor, inode
         found = self._used.get(key)
         if found is None:
             found = self._held.get(key)
             if found is None or found.nbytes < nbytes:
                 found = _mapped(key, nbytes)
+            if found is None:
+                return None
             self._used[key] = found
         return found[:nbytes]
 
@@ -146,13 +176,19 @@ class MappedTensors:
         self._held, self._used = {}, {}
 
 
-def _mapped(where: tuple[int, int, int], nbytes: int) -> HostArray:
-    """Map a file. Raises OSError if its process has closed it, or if it is too short."""
-    descriptor = opened(where)
+def _mapped(where: tuple[int, int, int], nbytes: int) -> HostArray | None:
+    """Map a file. None if its process has closed it, it is too short, or this process has too many files open."""
+    if not _is_below_share():
+        return None
+    try:
+        descriptor = opened(where)
+    except OSError:
+        return None
     try:
         made = mmap.mmap(descriptor, nbytes, mmap.MAP_SHARED | mmap.MAP_POPULATE, mmap.PROT_READ)
-    except ValueError as error:
-        raise OSError(f"the file of process {where[0]} is too short: {error}") from None
+    except (OSError, ValueError):
+        return None
     finally:
         os.close(descriptor)
+    _OPEN.add(made)
     return np.frombuffer(made, np.uint8)
