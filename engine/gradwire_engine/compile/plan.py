@@ -8,6 +8,7 @@ gradients present and the same memory shared at the same offsets.
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import operator
 from collections.abc import Generator, Iterator, Sequence
@@ -18,6 +19,7 @@ import numpy as np
 
 from gradwire_engine.compile.fusion import biases
 from gradwire_engine.compile.fusion.batch_norm import BatchNormCall
+from gradwire_engine.compile.fusion.cross_entropy import LossKernels
 from gradwire_engine.compile.fusion.cuda_calls import CudaCall, cuda_groups, in_rows, instruction
 from gradwire_engine.compile.fusion.depthwise import Depthwise
 from gradwire_engine.compile.fusion.fused import (
@@ -167,6 +169,8 @@ class Plan(PlanGraph):
             instr = self.instrs[place]
             made.roots[instr.outs[0]] = frozenset(instr.outs)
             replaced[place] = (instr, self._convolution(instr, conv, loaded))
+        for place, pick, scatter in machine.losses:
+            self.instrs[place].what[0].use(functools.partial(LossKernels, pick, scatter))
         for place, norm, kernels in machine.norms:
             replaced[place] = made._called(norm_call(norm, kernels))
         for group, loaded in machine.groups:

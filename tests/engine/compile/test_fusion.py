@@ -305,6 +305,38 @@ def test_an_optimizers_update_is_one_loop(dtype: str) -> None:
             np.testing.assert_array_equal(one.array, other.array)  # only correctly rounded operations
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_a_change_in_two_passes_is_a_loop_of_the_same_bits(dtype: str) -> None:
+    rng = np.random.default_rng(5)
+    for shape in ((7,), (33, 65), (300, 1000)):
+        arrays = [rng.normal(0, 3, shape).astype(dtype) for _ in range(2)]
+        arrays[1].reshape(-1)[:3] = np.inf, np.nan, -0.0
+        plan = traced(_changed, copies(arrays), (0.01,))
+        quick, groups = fused(plan)
+        assert len(groups) == 1
+        for number in (0.01, -0.3, math.inf):
+            given, expected = copies(arrays), copies(arrays)
+            run(quick, given, (number,))
+            run(plan, expected, (number,))
+            assert given[0].array.tobytes() == expected[0].array.tobytes()
+
+
+def _changed(target: Tensor, other: Tensor, rate: Any) -> list[Tensor]:
+    with grad_mode(False):
+        call_in_place("add", target, other, rate)
+    return []
+
+
+def test_a_change_in_one_pass_stays_numpys() -> None:
+    def program(target: Tensor, other: Tensor) -> list[Tensor]:
+        with grad_mode(False):
+            call_in_place("mul", target, other)
+        return []
+
+    arrays = [np.ones((3, 4), np.float32), np.ones((3, 4), np.float32)]
+    assert not compare(program, arrays)
+
+
 @pytest.mark.parametrize(("name", "kept"), [("softmax", 1), ("log_softmax", 0)])
 def test_a_row_keeps_only_what_a_later_pass_reads(name: str, kept: int) -> None:
     """The exponentials of a softmax are kept for its division, and none of the values that they are computed of."""

@@ -1,18 +1,22 @@
 """Kernels: each writes what its op or formula computes, also into the memory that it may take."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
 from gradwire_engine import Tensor, tensor
+from gradwire_engine.compile.fusion.cross_entropy import LossKernels, sources
+from gradwire_engine.compile.fusion.kernel_cache import available
 from gradwire_engine.compile.kernels import numpy as kernels
 from gradwire_engine.compile.kernels import registry
 from gradwire_engine.compile.kernels.registry import Kernel
 from gradwire_engine.compile.trace import Instr, Ref, Reg
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.ops.base.basic import fit
+from tests.engine.compile.fusing import built
 
 DTYPES = ["float32", "float64"]
 
@@ -202,6 +206,33 @@ def test_cross_entropy_computes_loss_and_gradient_or_leaves_both_to_the_ops(plai
     expected = np.exp(logs)
     expected[range(4), target] -= 1
     np.testing.assert_allclose(out, expected * 2.0 / 4)
+
+
+@pytest.mark.skipif(not available(), reason="kernels need llvmlite")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(1, 1), (128, 10), (37, 3), (5, 300)])
+def test_cross_entropy_by_kernels_has_the_same_bits(shape: tuple[int, int], dtype: str) -> None:
+    rng = np.random.default_rng(shape[0])
+    sides = [kernels.NumpyCrossEntropy(shape, np.dtype(dtype)) for _ in range(2)]
+    pick, scatter = (built(source) for source in sources(np.dtype(dtype).char))
+    sides[1].use(partial(LossKernels, pick, scatter))
+    for number in range(6):
+        logs = OPS["log_softmax"].compute((rng.normal(0, 30, shape).astype(dtype), 1, None))
+        logs[0, -1] = [-np.inf, np.nan, 0.5][number % 3]
+        target = rng.integers(0, shape[1], shape[0])
+        if number % 2:
+            target[-1] = rng.choice([-100, -1, shape[1], 1 << 62])
+        if number > 3:  # layouts that kernels leave to NumPy
+            target, logs = np.repeat(target, 2)[::2], np.asfortranarray(logs)
+        g = np.asarray(rng.normal(), dtype)
+        answers = []
+        for side in sides:
+            out = np.full(shape, 7, dtype)
+            loss = side.forward(logs, target, lambda: "the op's")
+            side.backward(out, g, logs, lambda: np.full(shape, 9, dtype))
+            answers.append((side.is_plain, str(loss), getattr(loss, "dtype", None), out.tobytes()))
+        assert answers[0] == answers[1]
+        assert answers[0][0] is not bool(number % 2)
 
 
 @pytest.mark.parametrize("size", [1, kernels.BLOCK, kernels.BLOCK + 1, 3 * kernels.BLOCK + 5])

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gradwire_engine.compile.fusion import cross_entropy
 from gradwire_engine.compile.fusion.batch_norm import BatchNorm, BatchNormCall, batch_norms
 from gradwire_engine.compile.fusion.depthwise import Depthwise, DepthwiseCall, Fallback, depthwise, loop_of
 from gradwire_engine.compile.fusion.form import FULL, Loop, is_flat
@@ -85,10 +86,11 @@ class Machine:
     groups: list[tuple[Group, Kernel]] = field(default_factory=list)
     convolutions: list[tuple[int, Depthwise, Kernel]] = field(default_factory=list)
     norms: list[tuple[int, BatchNorm, dict[str, Kernel]]] = field(default_factory=list)
+    losses: list[tuple[int, Kernel, Kernel]] = field(default_factory=list)
 
     def is_empty(self) -> bool:
         """Whether no kernel is ready."""
-        return not (self.groups or self.convolutions or self.norms)
+        return not (self.groups or self.convolutions or self.norms or self.losses)
 
 
 class Fusion:
@@ -170,6 +172,10 @@ def machine_of(steps: Schedule, built: Callable[[str], Kernel | None]) -> Machin
         if kernel is not None:
             made.groups.append((group, kernel))
     for place, instr in enumerate(steps.instrs):
+        if instr.kind == "loss":
+            pair = [built(source) for source in cross_entropy.sources(steps.regs[instr.args[0]].dtype.char)]
+            if pair[0] is not None and pair[1] is not None:
+                made.losses.append((place, pair[0], pair[1]))
         may_be = steps.kernels[place] is None and place not in equal
         conv = depthwise(instr, steps.regs) if may_be else None
         kernel = None if conv is None else built(printed(loop_of(conv)))

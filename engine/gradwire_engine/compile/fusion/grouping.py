@@ -251,7 +251,7 @@ class _Finder:
 
     def group(self, run: _Run, members: list[tuple[int, Instr, Fusible]]) -> Group | None:
         """The group of these members; None if it is not worth a loop or has too many operands."""
-        if len(members) < 2 and not self.alone and not any(what.rule.heavy for _, _, what in members):
+        if len(members) < 2 and not self.alone and not self._is_worth(*members[0]):
             return None
         lengths = set().union(*[self._lengths(instr, what) for _, instr, what in members])
         size = math.prod(run.shape)
@@ -260,6 +260,11 @@ class _Finder:
             return None
         lowering = _Lowering(self, members, size, length)
         return lowering.group() if len(lowering.operands) <= _OPERANDS else None
+
+    def _is_worth(self, place: int, instr: Instr, what: Fusible) -> bool:
+        """Whether one instruction is worth a loop: a heavy one, or a change in place that takes NumPy two passes."""
+        kernel = self.schedule.kernels[place]
+        return what.rule.heavy or (instr.kind == "write" and kernel is not None and kernel.scratch)
 
     def leaves_group(self, number: int, places: set[int]) -> bool:
         """Whether a register is used outside of the instructions at these places."""

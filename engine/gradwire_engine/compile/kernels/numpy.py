@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.compile.kernels.registry import GRADIENT_SUM, Choice, Kernel, cross_entropy, kernel
+from gradwire_engine.compile.kernels.registry import (
+    GRADIENT_SUM,
+    Choice,
+    Kernel,
+    TargetIndexing,
+    cross_entropy,
+    kernel,
+)
 from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg
 from gradwire_engine.core.matrix_product import RepeatedProduct
 from gradwire_engine.ops.elementwise.activation import keep
@@ -304,15 +311,27 @@ class NumpyCrossEntropy:
         self.picked = np.empty(shape[0], dtype)
         self.count = dtype.type(shape[0])
         self.is_plain = False
+        self._kernels: TargetIndexing | None = None
+
+    def use(self, make: Callable[[Array, Array], TargetIndexing]) -> None:
+        """Compute by kernels with the same bits, which are made for positions and picked values."""
+        self._kernels = make(self.positions, self.picked)
 
     def forward(self, logs: Array, target: Array, fallback: Callable[[], Any]) -> Any:
         """Mean of minus the log-probabilities at the targets."""
-        self.is_plain = bool(np.maximum.reduce(target.view(np.uint64)) < self.classes)
-        if not self.is_plain:
-            return fallback()
+        found = None if self._kernels is None else self._kernels.pick(logs, target)
+        if found is None:
+            found = self._pick(logs, target)
+        self.is_plain = found
+        return np.asarray(-np.add.reduce(self.picked) / self.count) if found else fallback()
+
+    def _pick(self, logs: Array, target: Array) -> bool:
+        """Whether all targets are classes. Then positions and picked values are theirs."""
+        if not np.maximum.reduce(target.view(np.uint64)) < self.classes:
+            return False
         np.add(self.starts, target, self.positions)
         logs.reshape(-1).take(self.positions, out=self.picked, mode="wrap")
-        return np.asarray(-np.add.reduce(self.picked) / self.count)
+        return True
 
     def backward(self, out: Array, g: Array, logs: Array, fallback: Callable[[], Any]) -> None:
         """Write (softmax - onehot(target)) * g / count into `out`."""
@@ -320,9 +339,12 @@ class NumpyCrossEntropy:
             np.copyto(out, fallback())
             return
         np.exp(logs, out)
+        share = g / self.count
+        if self._kernels is not None and self._kernels.scatter(out, share):
+            return
         flat = out.reshape(-1)
         flat[self.positions] -= 1
-        np.multiply(out, g / self.count, out)
+        np.multiply(out, share, out)
 
 
 # In-place ops: (temporary memory, target, arguments).

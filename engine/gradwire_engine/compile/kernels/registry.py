@@ -74,11 +74,24 @@ def _bound(run: Callable[..., Any], out: Array, arguments: Sequence[Any]) -> Cal
 Choice = Callable[[Instr, Sequence[Reg]], "Kernel | None"]
 
 
+class TargetIndexing(Protocol):
+    """What machine code does for a cross entropy: it reads and changes rows at their targets."""
+
+    def pick(self, logs: Array, target: Array) -> bool | None:
+        """Fill positions and picked values; whether all targets are classes. None if a layout is not supported."""
+
+    def scatter(self, out: Array, share: Any) -> bool:
+        """Subtract 1 at the positions, multiply by a number; False with nothing changed for another layout."""
+
+
 class CrossEntropy(Protocol):
     """nll_loss of log_softmax, and the gradient of both in one step."""
 
     def forward(self, logs: Array, target: Array, fallback: Call) -> Any:
         """Mean of minus the log-probabilities at the targets; `fallback` computes it by the op."""
+
+    def use(self, make: Callable[[Array, Array], TargetIndexing]) -> None:
+        """Compute by kernels with the same bits, which are made for positions and picked values."""
 
     def backward(self, out: Array, g: Array, logs: Array, fallback: Call) -> None:
         """Write (softmax - onehot(target)) * g / count into `out`; `fallback` computes it by the formulas."""
