@@ -132,16 +132,17 @@ def knowing(tensors: Iterable[tuple[Any, Array]]) -> Iterator[list[Bounds]]:
     before = _NOW.known, _NOW.learned
     found = [(bounds, array) for storage, array in tensors if (bounds := known(storage, array)) is not None]
     learned: list[Bounds] = []
-    _NOW.known, _NOW.learned = [bounds._replace(**_place(array)) for bounds, array in found], learned
+    _NOW.known, _NOW.learned = [_only(bounds, array) for bounds, array in found], learned
     try:
         yield learned
     finally:
         _NOW.known, _NOW.learned = before
 
 
-def _place(array: Array) -> dict[str, int]:
+def _only(bounds: Bounds, array: Array) -> Bounds:
+    """The bounds for the memory of the array alone."""
     begin, end = _span(array)
-    return {"begin": begin, "end": end}
+    return bounds._replace(begin=begin, end=end)
 
 
 def range_of(index: Array) -> tuple[int, int] | None:

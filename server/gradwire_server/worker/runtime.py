@@ -257,14 +257,16 @@ class Runtime:
     ) -> PendingCall:
         """Create a PendingCall for session `number`; 0 for none. `sent` is by time.monotonic()."""
         if method in ("Open", "Restore"):
-            PRELOADER.begin()
             with self._lock:
                 session = Session(number, self.limits, self._cancel_tokens.setdefault(number, CancelToken()))
                 session.usage.meter = self.meter
                 session.groups.channel = self._groups
                 self.sessions[number] = session
                 self._newest = max(self._newest, number)  # last: `_session_of` reads both without the lock
-        return PendingCall(method, self.sessions.get(number, self._no_session), raw, ticket, deadline, sent)
+        session = self.sessions.get(number, self._no_session)
+        if not PRELOADER.begun and session.account.bytes >= PRELOADER.WORTH:
+            PRELOADER.begin()
+        return PendingCall(method, session, raw, ticket, deadline, sent)
 
     def execute(self, call: PendingCall) -> Steps[bytes]:
         """Execute a call in steps. Raises Refusal, OutOfOrder; nothing else."""

@@ -148,7 +148,7 @@ def arange(
         5.0,
     )
     if whole and count:
-        ends = int(first), int(first + (count - 1) * by)
+        ends = int(cast("int", first)), int(cast("int", first + (count - 1) * by))
         note_positions(numbers, min(ends), max(ends))
     return numbers
 
