@@ -121,11 +121,11 @@ _NAMES = {
     "func": "vmap",
     "_alias.imports": "alias",
     "library": "ops",
-    "_functions.exchange": "from_dlpack from_file from_torch frombuffer to_torch",
+    "_functions.exchange": "asarray from_dlpack from_file from_torch frombuffer to_torch",
     "_base.printing": "set_printoptions",
     "_base.promotion": "can_cast promote_types",
     "_functions.create": (
-        "arange as_tensor asarray empty empty_like eye from_numpy full full_like is_tensor linspace logspace ones "
+        "arange as_tensor empty empty_like eye from_numpy full full_like is_tensor linspace logspace ones "
         "ones_like rand rand_like randint randint_like randn randn_like randperm scalar_tensor tensor zeros zeros_like"
     ),
     "_base.modes": "enable_grad inference_mode is_grad_enabled is_inference_mode_enabled no_grad set_grad_enabled",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from array import array as PythonArray
 from collections import deque
 from collections.abc import Sequence
 from functools import reduce
@@ -18,6 +19,7 @@ from gradwire._base.dtypes import default_device_name, device, device_name, dtyp
 from gradwire._base.errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError, refuse
 from gradwire._base.modes import is_inference_mode_enabled, no_grad
 from gradwire._base.promotion import promote_types
+from gradwire._base.wiring import wired
 from gradwire._functions.stored_values import StoredValues
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import MemoEntry, intern
@@ -40,6 +42,8 @@ _COPY_WARNING = (
     "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
     "sourceTensor.detach().clone().requires_grad_(True), rather than gradwire.tensor(sourceTensor)."
 )
+# Python's own sequences of numbers.
+_BUFFERS = (PythonArray, bytearray, memoryview)
 _NO_TEMPLATE = Template((b"",), "", b"")
 
 
@@ -69,29 +73,6 @@ def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | int 
         same: Tensor = data.to(wanted) if device is None else data.to(device, wanted)
         return same
     return tensor(data, dtype=dtype, device=device)
-
-
-def asarray(
-    obj: Any,
-    *,
-    dtype: dtype | None = None,
-    device: device | str | int | None = None,
-    copy: bool | None = None,
-    requires_grad: bool | None = None,
-) -> Tensor:
-    """Make a tensor of values as `as_tensor` does; with `copy` never `obj` itself (torch.asarray).
-
-    `requires_grad`: None keeps the history of `obj`, False detaches from it. Raises ValueError for `copy=False` of
-    what must be copied.
-    """
-    made = as_tensor(obj, dtype, device)
-    if copy and made is obj:
-        made = made.clone()
-    if copy is False and made is not obj:
-        raise ValueError("can't alias: the values are copied to the server")
-    if requires_grad and not made.requires_grad:
-        return (made.detach() if made is obj else made).requires_grad_()
-    return made.detach() if requires_grad is False and made.requires_grad else made
 
 
 def from_numpy(ndarray: Array) -> Tensor:
@@ -178,8 +159,10 @@ def _as_array(data: Any, wanted: dtype | None) -> tuple[Array, dtype]:
         array = _of_lists(data, wanted)
     elif isinstance(data, (bool, int, float, complex)):
         array = _of_scalars([data], (), _of_python(type(data)) if wanted is None else wanted)
-    elif isinstance(data, str):
-        raise GradwireTypeError("new(): invalid data type 'str'")
+    elif isinstance(data, (str, bytes)):
+        raise GradwireTypeError(f"new(): invalid data type '{type(data).__name__}'")
+    elif isinstance(data, _BUFFERS):
+        array = _of_lists(_items(data), wanted)
     elif not hasattr(data, "__array__"):
         raise refuse(f"Could not infer dtype of {type(data).__name__}")
     else:
@@ -213,6 +196,12 @@ def _of_lists(data: Sequence[Any], wanted: dtype | None) -> Array:
     return _of_scalars([_number(one, target) for one in scalars], shape, target)
 
 
+def _items(buffer: Any) -> list[Any]:
+    if isinstance(buffer, memoryview) and buffer.ndim != 1:
+        raise GradwireValueError("could not determine the shape of object type 'memoryview'")
+    return list(buffer)
+
+
 def _flattened(data: Sequence[Any]) -> tuple[tuple[int, ...], list[Any], set[dtype]]:
     """The shape of nested lists, their scalars row by row, and the dtypes of arrays and tensors that gave some.
 
@@ -236,7 +225,7 @@ def _is_sequence(value: Any) -> bool:
         return len(value._spec.shape) > 0
     if isinstance(value, np.ndarray) and not value.shape:
         raise GradwireTypeError("len() of unsized object: a list of numbers has an array without dimensions")
-    return isinstance(value, (np.ndarray, list, tuple, range, deque))
+    return isinstance(value, (np.ndarray, list, tuple, range, deque, *_BUFFERS))
 
 
 def _collect(value: Any, shape: tuple[int, ...], depth: int, into: list[Any], found: set[dtype]) -> None:
@@ -392,10 +381,10 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
         return cast("Tensor", _into(op, out, create(op, args, options, session)))
     generator = options.pop("generator", None)
     options.pop("memory_format", None)  # the only layout is row-major
-    for name in ("pin_memory", "layout"):
-        given = options.pop(name, None)
-        if given is not None and given is not False:
-            raise NotImplementedError(f"{op}({name}=…) is not supported")
+    options.pop("pin_memory", None)  # the server decides on the placement of its bytes
+    layout = options.pop("layout", None)
+    if layout is not None and layout is not wired("strided"):
+        _refuse_layout(op, layout)
     if options.get("dtype") is not None:
         options["dtype"] = dtypes.as_dtype(options["dtype"])
     if options.get("device") is not None:
@@ -410,6 +399,12 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
         else:
             made = _call(op, args, named)
     return made
+
+
+def _refuse_layout(op: str, layout: Any) -> NoReturn:
+    if type(layout) is not type(wired("strided")):
+        raise GradwireTypeError(f"{op}(): argument 'layout' must be torch.layout, not {type(layout).__name__}")
+    raise NotImplementedError(f"{op}(layout={layout}) is not supported: call to_sparse() of a tensor")
 
 
 def _floating(options: dict[str, Any]) -> dict[str, Any]:
@@ -483,7 +478,40 @@ def _check_ends(name: str, start: Any, end: Any) -> None:
 def linspace(start: Any, end: Any, steps: int, **options: Any) -> Tensor:
     """`steps` numbers from start to end, both included (torch.linspace). Raises RuntimeError for vectors as ends."""
     _check_ends("linspace", start, end)
+    if _are_complex(start, end):
+        return _between_complex("linspace", start, end, steps, options)
     return create("linspace", (start, end, steps), _floating(options))
+
+
+def _are_complex(*ends: Any) -> bool:
+    return any(end.is_complex() if isinstance(end, Tensor) else isinstance(end, complex) for end in ends)
+
+
+def _complex_of(name: str, options: dict[str, Any]) -> dtype:
+    """The dtype of a result between complex ends, taken off the options: by default that of the default dtype."""
+    given = options.pop("dtype", None)
+    if given is None:
+        return dtypes.complex128 if dtypes.get_default_dtype() is dtypes.float64 else dtypes.complex64
+    found = dtypes.as_dtype(given)
+    if not found.is_complex:
+        raise refuse(
+            f"torch.{name}(): inferred dtype of complex ends can't be safely cast to passed dtype {found.title}"
+        )
+    return found
+
+
+def _between_complex(name: str, start: Any, end: Any, steps: int, options: dict[str, Any]) -> Tensor:
+    """Numbers from a complex one to another: those of the real and of the imaginary parts."""
+    out, requires_grad = options.pop("out", None), options.pop("requires_grad", False)
+    kind = _complex_of(name, options if out is None else {"dtype": out.dtype})
+    first, last = (complex(one.item() if isinstance(one, Tensor) else one) for one in (start, end))
+    part = dtypes.float64 if kind is dtypes.complex128 else dtypes.float32
+    parts = [
+        create("linspace", (one, other, steps), {**options, "dtype": part})
+        for one, other in ((first.real, last.real), (first.imag, last.imag))
+    ]
+    made: Tensor = _call("complex", (parts[0], parts[1]))
+    return cast("Tensor", made.requires_grad_(requires_grad) if out is None else _into(name, out, made))
 
 
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, **options: Any) -> Tensor:
@@ -492,6 +520,11 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, **options: An
     Raises RuntimeError for vectors as ends.
     """
     _check_ends("logspace", start, end)
+    if _are_complex(start, end):
+        out, dtype = options.pop("out", None), _complex_of("logspace", options)
+        exponents = _between_complex("linspace", start, end, steps, {**options, "dtype": dtypes.complex128})
+        made: Tensor = _call("pow", (_call("full_like", (exponents, base)), exponents)).to(dtype)
+        return cast("Tensor", made if out is None else _into("logspace", out, made))
     return create("logspace", (start, end, steps, base), _floating(options))
 
 

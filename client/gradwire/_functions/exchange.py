@@ -12,19 +12,77 @@ import numpy as np
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._base.refused import refusal
-from gradwire._functions.create import make_tensor
+from gradwire._functions.create import as_tensor, make_tensor
 from gradwire._tensor.tensor import Tensor
 from gradwire._tensor.values import CPU, read_array
 
 
+def asarray(
+    obj: Any,
+    *,
+    dtype: dtypes.dtype | None = None,
+    device: Any = None,
+    copy: bool | None = None,
+    requires_grad: bool | None = None,
+) -> Tensor:
+    """Make a tensor of values as `as_tensor` does; with `copy` never `obj` itself (torch.asarray).
+
+    The bytes of a buffer are elements of `dtype`. `requires_grad`: None keeps the history of `obj`, False detaches from
+    it. Raises ValueError for `copy=False` of what must be copied.
+    """
+    source = obj
+    if _is_capsule(obj):
+        source = from_dlpack(obj)
+    elif not isinstance(obj, (Tensor, np.ndarray, np.generic)) and (view := _bytes_of(obj)) is not None:
+        source = frombuffer(view, dtype=dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype))
+    made = as_tensor(source, dtype, device)
+    if copy and made is obj:
+        made = made.clone()
+    if copy is False and made is not obj:
+        raise ValueError("can't alias: the values are copied to the server")
+    if requires_grad and not made.requires_grad:
+        return (made.detach() if made is obj else made).requires_grad_()
+    return made.detach() if requires_grad is False and made.requires_grad else made
+
+
+def _bytes_of(obj: Any) -> memoryview | None:
+    """The bytes of an object with a buffer; None without one. Raises RuntimeError for one with gaps."""
+    try:
+        view = memoryview(obj)
+    except TypeError:
+        return None
+    if not view.c_contiguous:
+        raise refuse("could not retrieve buffer from object: it has gaps")
+    return view
+
+
+def _is_capsule(obj: Any) -> bool:
+    return type(obj).__name__ == "PyCapsule"
+
+
+class _Capsule:
+    """What NumPy reads a capsule from: an object that gives it, of memory of the CPU."""
+
+    def __init__(self, capsule: Any) -> None:
+        self._capsule = capsule
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._capsule
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CPU, 0
+
+
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """Copy the values of any array that supports DLPack to a tensor (torch.from_dlpack).
+    """Copy the values of any array that supports DLPack, or of a capsule, to a tensor (torch.from_dlpack).
 
     Raises TypeError for an object without DLPack, BufferError for GPU memory, ValueError for copy=False.
     """
     if copy is False:
         raise ValueError("from_dlpack(copy=False): the tensor lives on a server, so it cannot share memory")
     target_device = dtypes.device_name(device)
+    if _is_capsule(ext_tensor):
+        ext_tensor = _Capsule(ext_tensor)
     if isinstance(ext_tensor, Tensor):
         made: Tensor = ext_tensor.detach().to(device=target_device, copy=True)
         return made

@@ -160,7 +160,8 @@ def check_hooks(leaf: Handle) -> None:
     calls = getattr(getattr(edge, "hooks", None), "calls", {})
     if any(getattr(call, "needs_dense", False) for call in calls.values()):
         raise refusal(
-            "Tensor.register_post_accumulate_grad_hook of a leaf with a sparse gradient", "use register_hook, or sparse=False"
+            "Tensor.register_post_accumulate_grad_hook of a leaf with a sparse gradient",
+            "use register_hook, or sparse=False",
         )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
+from gradwire._base import dtypes
 from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError, refuse
 from gradwire._base.modes import GRAD_ENABLED, no_grad
 from gradwire._proxy.handle import Handle
@@ -14,6 +15,7 @@ from gradwire.v1 import errors_pb2
 # Ops whose `out` must have the result's dtype; other ops cast the result, as copy_ does.
 # Functions that fill an output of as many elements in row-major order, whatever its shape.
 _IN_ORDER = frozenset(["arange", "linspace", "logspace", "range"])
+_REAL = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 # Functions that take no output of another dtype.
 _EXACT = frozenset(
     [
@@ -157,7 +159,7 @@ def _into(op: str, out: Any, made: Any, given: tuple[Any, ...] = ()) -> Any:
             f"Trying to use forward AD with {op}_out that does not support it because it is an out= function"
         )
     if target.dtype is not made.dtype:
-        _check_dtype(op, target, made)
+        _check_dtype(op, target, made, given)
     if op in _IN_ORDER and target.numel() == made.numel():
         made = made.view(target.shape)
     if target.shape != made.shape:
@@ -182,16 +184,21 @@ def _into_each(op: str, out: Any, made: Any, given: tuple[Any, ...] = ()) -> Any
     return type(made)(*[_into(op, target, each, given) for target, each in zip(out, made, strict=True)])
 
 
-def _check_dtype(op: str, target: Any, made: Any) -> None:
+def _check_dtype(op: str, target: Any, made: Any, given: tuple[Any, ...]) -> None:
     from gradwire._base.promotion import can_cast
 
+    if op == "bernoulli":  # draws in the output's dtype
+        if target.dtype.is_complex:
+            raise GradwireNotImplementedError(f"\"bernoulli\" not implemented for '{target.dtype.title}'")
+        return
     if op in ("complex", "polar"):
         raise refuse(
             f"Expected object of scalar type {made.dtype.title} but got scalar type {target.dtype.title} for argument "
             "'out'",
             errors_pb2.REASON_DTYPE,
         )
-    if op in _EXACT:
+    is_modulus = op == "abs" and given[0].is_complex() and target.dtype in (given[0].dtype, *_REAL)
+    if op in _EXACT and not is_modulus:
         raise refuse(
             f"{op}(): Expected out tensor to have dtype {made.dtype.name}, but got {target.dtype.name} instead",
             errors_pb2.REASON_DTYPE,

@@ -150,6 +150,17 @@ def diff(input: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, 
     for name, other in (("prepend", prepend), ("append", append)):
         if other is not None and other.ndim != input.ndim:
             raise EngineError(Reason.RUNTIME, f"diff expects {name} or append to be the same dimension as input")
+        if other is not None and any(
+            size != wanted
+            for axis, (size, wanted) in enumerate(zip(other.shape, input.shape, strict=True))
+            if axis != dim
+        ):
+            raise EngineError(
+                Reason.RUNTIME,
+                "diff expects the shape of tensor to prepend or append to match that of input except along the "
+                f"differencing dimension; input.size() = {list(input.shape)}, but got {name}.size() = "
+                f"{list(other.shape)}",
+            )
     if not n:  # PyTorch joins nothing either
         return clone(input)
     if prepend is not None or append is not None:
