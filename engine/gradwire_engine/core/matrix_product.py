@@ -7,6 +7,7 @@ BLAS may be older than the CPU, or set to another CPU's kernels.
 
 from __future__ import annotations
 
+import os
 from array import array as packed
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
@@ -28,8 +29,10 @@ _WORTH, _WORTH_EACH, _CUT = 1 << 18, 1 << 16, 1 << 19
 _SHARED, _LARGE = 1 << 19, 1 << 23
 #: The same for products of single ops, if the client needs a core: a helper that waits in a loop takes it.
 _SHARED_BESIDE = 1 << 22
-#: Rows or columns below which BLAS is faster, up to so many multiply-adds: it has kernels without copies for them.
-_THIN, _THIN_WORTH = 16, 1_000_000
+#: Rows or columns below which OpenBLAS is faster, up to so many multiply-adds. With AVX-512 it has kernels for them
+#: that copy nothing and use one thread.
+_THIN = 16 if os.environ.get("OPENBLAS_CORETYPE", "").lower() in ("", "skylakex", "cooperlake", "sapphirerapids") else 0
+_THIN_WORTH = 1_000_000
 _PIECE = 1 << 19  # multiply-adds of a piece of a batch
 _ROWS, _COLUMNS = 112, 400  # of a tile, at least
 _BIG = 1 << 18  # elements of the second factor, which each tile reads: then tiles have twice as many rows
