@@ -106,7 +106,7 @@ def backward(
     values = [each._id for each in (*roots, *given, *targets)]
     dual = any(each._spec.tangents for each in (*roots, *given))
     plain = reachable.known and not (create_graph or targets or check_nan or hooked or dual)
-    memo = None
+    memo, is_deferred = None, False
     if not (plain or create_graph or check_nan) and may_know(session, [*roots, *gradients, *targets]):
         memo = DerivativeMemo("backward", session, (roots, gradients, targets), (keep,))
     if plain or (memo is not None and memo.entry is not None):
@@ -125,7 +125,7 @@ def backward(
         for owner, state in before:
             owner._grad = after_backward(owner, state, PRESENT)
         received += [owner for owner, _ in before]
-        session.end_step()
+        is_deferred = True
     else:
         state = UNKNOWN if create_graph or dual else PRESENT
 
@@ -149,6 +149,8 @@ def backward(
         reachable.mark_freed()
     if sparse:
         received += sparse.deliver(targets, create_graph)
+    if is_deferred:
+        session.end_step()
     if _AFTER_BACKWARD:
         for module in tuple(_AFTER_BACKWARD.values()):
             module.after_backward(received)

@@ -7,6 +7,7 @@ BLAS may be older than the CPU, or set to another CPU's kernels.
 
 from __future__ import annotations
 
+import os
 from array import array as packed
 from collections.abc import Callable, Sequence
 from functools import cache, lru_cache
@@ -28,6 +29,10 @@ _WORTH, _WORTH_EACH, _CUT = 1 << 18, 1 << 16, 1 << 19
 _SHARED, _LARGE = 1 << 19, 1 << 23
 #: The same for products of single ops, if the client needs a core: a helper that waits in a loop takes it.
 _SHARED_BESIDE = 1 << 22
+#: Rows or columns below which OpenBLAS is faster, up to so many multiply-adds. With AVX-512 it has kernels for them
+#: that copy nothing and use one thread.
+_THIN = 16 if os.environ.get("OPENBLAS_CORETYPE", "").lower() in ("", "skylakex", "cooperlake", "sapphirerapids") else 0
+_THIN_WORTH = 1_000_000
 _PIECE = 1 << 19  # multiply-adds of a piece of a batch
 _ROWS, _COLUMNS = 112, 400  # of a tile, at least
 _BIG = 1 << 18  # elements of the second factor, which each tile reads: then tiles have twice as many rows
@@ -80,6 +85,8 @@ def _is_worth(a: Array, b: Array) -> bool:
     each = rows * inner * columns
     if rows < 2 or columns < 2 or b.shape[-2] != inner or each < _WORTH_EACH:
         return False
+    if a.ndim == 2 and min(rows, columns) < _THIN and each <= _THIN_WORTH:
+        return False
     return bool(prod(a.shape[:-2]) * each >= _WORTH)
 
 
@@ -131,15 +138,20 @@ class RepeatedProduct:
         held, given = self._arrays, _NO_ROW if row is None else row
         if not (held and held[0]() is one and held[1]() is other and held[2]() is out and held[3]() is given):
             self._arrays = ()  # an interrupt may come before the new job is complete
-            turned = [each.T if turn else each for each, turn in zip((one, other, out), self._turns, strict=True)]
-            self._job = _job_of(turned[0], turned[1], turned[2], row)
+            self._job = _job_of(*self._turned(one, other, out), row)
             self._arrays = ref(one), ref(other), ref(out), ref(given)
-            if self._job is None:
-                self._arrays = ()
-                matrix_product(np, *turned)
-        if (self._job is None or not self._job.run()) and row is not None:
+        if self._job is None:
+            np.matmul(*self._turned(one, other, out))
+        elif self._job.run():
+            return
+        if row is not None:
             whole = out.T if self._turns[2] else out
             np.add(whole, row, whole)
+
+    def _turned(self, one: Array, other: Array, out: Array) -> tuple[Array, Array, Array]:
+        """The matrices as declared."""
+        first, second, third = self._turns
+        return one.T if first else one, other.T if second else other, out.T if third else out
 
 
 class _NoRow:

@@ -35,6 +35,7 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     monkeypatch.setattr(module, "_fast", module.library)
     monkeypatch.setattr(module, "_WORTH", 0)
     monkeypatch.setattr(module, "_WORTH_EACH", 0)
+    monkeypatch.setattr(module, "_THIN", 0)
     return found
 
 
@@ -241,3 +242,30 @@ def test_many_parts_have_their_own_addresses(arrays: Arrays, used: list[bool]) -
         a, b = arrays(batch, 128, 64), arrays(batch, 64, 96)
         close(matrix_product(np, a, b), a, b)
     assert all(used)
+
+
+@needs_library
+@pytest.mark.parametrize(
+    ("shape", "by_onednn"), [((10, 128, 256), False), ((128, 256, 10), False), ((2000, 256, 10), True)]
+)
+def test_thin_products_are_those_of_blas(
+    monkeypatch: pytest.MonkeyPatch, used: list[bool], arrays: Arrays, shape: tuple[int, int, int], by_onednn: bool
+) -> None:
+    monkeypatch.setattr(module, "_THIN", 16)
+    a, b = arrays(*shape[:2]), arrays(*shape[1:])
+    close(matrix_product(np, a, b), a, b)
+    assert any(used) is by_onednn
+
+
+@needs_library
+def test_a_repeated_product_without_a_job_follows_its_arrays(arrays: Arrays) -> None:
+    multiply = module.RepeatedProduct(True, False)
+    a, b = arrays(6, 3), arrays(6, 4)
+    for out in (np.empty((3, 4), np.float32), np.empty((3, 4), np.float32)):
+        for _ in range(2):
+            a += 1
+            multiply(a, b, out)
+            np.testing.assert_array_equal(out, a.T @ b)
+    row = arrays(1, 4)[0]
+    multiply.add(a, b, out, row)
+    np.testing.assert_array_equal(out, a.T @ b + row)

@@ -168,7 +168,7 @@ def machine_of(steps: Schedule, built: Callable[[str], Kernel | None]) -> Machin
     if any(place in equal for place, _ in norms):
         norms = []
     for group in groups:
-        kernel = built(printed(group.loop))
+        kernel = built(printed(group.loop, group.length))
         if kernel is not None:
             made.groups.append((group, kernel))
     for place, instr in enumerate(steps.instrs):

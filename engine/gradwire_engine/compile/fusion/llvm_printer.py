@@ -41,20 +41,22 @@ _BYTES = {"f4": 4, "f8": 8, "i4": 4, "i8": 8, "b1": 1}
 _FLOAT_OPS = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 _COMPARISONS = {"lt": "olt", "gt": "ogt", "le": "ole", "ge": "oge", "eq": "oeq", "ne": "une"}
 _WIDTH = '!"llvm.loop.vectorize.width", i32 8'
+_MASKED = '!"llvm.loop.vectorize.predicate.enable", i1 true', '!"llvm.loop.vectorize.width", i32 16'
+_SHORT = range(6, 49)  # elements of rows of float32 that are computed faster with masks
 _INTERLEAVED = '!"llvm.loop.interleave.count", i32 4'
 _LONG = 20  # values of an elementwise formula
 _SUFFIX = {"f4": "f32", "f8": "f64"}
 _SIGN = {"i4": (31, 0x7FFFFFFF, -(1 << 31)), "i8": (63, 0x7FFFFFFFFFFFFFFF, -(1 << 63))}
 
 
-def printed(loop: Loop) -> str:
-    """The module of a loop."""
-    return _Printer(loop).module()
+def printed(loop: Loop, length: int = 0) -> str:
+    """The module of a loop. length: of a row, if it is known; short rows are computed with masks."""
+    return _Printer(loop, length in _SHORT).module()
 
 
 class _Printer:
-    def __init__(self, loop: Loop) -> None:
-        self.loop = loop
+    def __init__(self, loop: Loop, is_short: bool) -> None:
+        self.loop, self.is_short = loop, is_short
         self.passes = loop.passes()
         self.flat = is_flat(loop)
         self.slots = {value: place for place, value in enumerate(kept_by(self.passes))}
@@ -180,17 +182,23 @@ class _Printer:
         """Metadata for the vectorizer.
 
         Sums in float64 of float32 values: LLVM would take vectors of the sums' width. Long elementwise formulas: LLVM
-        would compute one vector at a time, and wait for the result of each operation.
+        would compute one vector at a time, and wait for the result of each operation. Short rows: all of the elements
+        behind the last whole vector would be computed one by one.
         """
         dtypes = {self.loop.dtype(number) for number in each.elements}
-        if {F4, F8} <= dtypes:
-            hint = _WIDTH
+        hints: tuple[str, ...]
+        if self.is_short and F4 in dtypes and not self.flat:
+            hints = _MASKED
+        elif {F4, F8} <= dtypes:
+            hints = (_WIDTH,)
         elif self.flat and len(each.elements) >= _LONG:
-            hint = _INTERLEAVED
+            hints = (_INTERLEAVED,)
         else:
             return ""
         node = len(self.metadata)
-        self.metadata += [f"!{node} = distinct !{{!{node}, !{node + 1}}}", f"!{node + 1} = !{{{hint}}}"]
+        numbers = range(node + 1, node + 1 + len(hints))
+        self.metadata.append(f"!{node} = distinct !{{!{node}, {', '.join(f'!{number}' for number in numbers)}}}")
+        self.metadata += [f"!{number} = !{{{hint}}}" for number, hint in zip(numbers, hints, strict=True)]
         return f", !llvm.loop !{node}"
 
     # Values.
