@@ -17,6 +17,7 @@ import numpy as np
 from gradwire_engine import REGISTRY, Composite, Op
 from gradwire_engine.core.dtypes import NAMES
 from gradwire_engine.core.schema import REQUIRED, Kind, Param
+from gradwire_engine.ops.dtype_rules import dtype_rules
 from gradwire_engine.ops.shape_rules import shape_rules
 from gradwire_engine.ops.torch_names import (
     ALIASES,
@@ -260,6 +261,11 @@ def defaults_text(ops: list[AnyOp]) -> Iterator[str]:
     for name, rule in shape_rules().items():
         yield f'    "{name}": "{rule}",'
     yield "}"
+    yield "# The rule of foretelling.py that gives the dtypes of an op's results, its node, and its kind of views."
+    yield "DTYPE_RULES: dict[str, tuple[str, str, str]] = {"
+    for name, told in dtype_rules().items():
+        yield f'    "{name}": ("{told[0]}", "{told[1]}", "{told[2]}"),'
+    yield "}"
 
 
 def client_module() -> str:
@@ -290,7 +296,7 @@ def client_module() -> str:
         "",
         "_OPS.append(_sys.modules[__name__])",
         *defaults_text(ops),
-        "use_rules(SHAPE_RULES)",
+        "use_rules(SHAPE_RULES, DTYPE_RULES)",
         f"TORCH_NAMES = frozenset({sorted(function_names())!r})",
         "",
         "",

@@ -86,6 +86,12 @@ def checked_inference(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def untold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Describe results by answers alone: the first op of a kind waits."""
+    monkeypatch.setattr(call, "foretell", lambda *args: None)
+
+
+@pytest.fixture
 def without_maintenance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the maintenance thread from sending anything: only the test sends."""
     monkeypatch.setattr(sessions, "_maintain_sessions", lambda renewed: None)

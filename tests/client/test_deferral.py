@@ -47,7 +47,7 @@ def parts():
     return x, target, (gradwire.ones(3, 2, requires_grad=True), gradwire.zeros(2, requires_grad=True))
 
 
-def test_the_first_execution_at_a_place_waits_and_repeats_do_not(waits):
+def test_the_first_execution_at_a_place_waits_and_repeats_do_not(untold, waits):
     x = gradwire.tensor([1.0, 2.0])
     counts = []
     for _ in range(3):
@@ -57,13 +57,22 @@ def test_the_first_execution_at_a_place_waits_and_repeats_do_not(waits):
     assert counts == [1, 0, 0]
 
 
-def test_the_same_op_at_another_place_waits_again(waits):
-    x = gradwire.tensor([1.0, 2.0])
-    assert waits.during(lambda: x * 2.0) == 1
-    assert waits.during(lambda: x * 2.0) == 1
+def test_the_same_op_at_another_place_waits_if_a_value_may_be_refused(untold, waits):
+    x, index = gradwire.tensor([1.0, 2.0]), gradwire.tensor([0])
+    assert [waits.during(lambda: x * 2.0), waits.during(lambda: x * 2.0)] == [1, 0]
+    assert [waits.during(lambda: x.gather(0, index)), waits.during(lambda: x.gather(0, index))] == [1, 1]
+    whole = gradwire.tensor([4, 6])
+    assert [waits.during(lambda: whole // whole), waits.during(lambda: whole // whole)] == [1, 1]
+    assert [waits.during(lambda: x[index]), waits.during(lambda: x[index])] == [1, 1]
 
 
-def test_a_first_call_prepares_its_repeats_while_the_server_computes(deferring, monkeypatch):
+def test_a_large_result_waits_at_each_place(waits):
+    """The server may lack the memory for it, which PyTorch says in the call."""
+    x = gradwire.ones(600, 600)
+    assert [waits.during(lambda: x * 2.0), waits.during(lambda: x * 2.0)] == [1, 1]
+
+
+def test_a_first_call_prepares_its_repeats_while_the_server_computes(untold, deferring, monkeypatch):
     on_their_way = []
     for module, name in ((call, "make_template"), (inference, "make_pattern")):
         made = getattr(module, name)
@@ -79,7 +88,7 @@ def test_a_first_call_prepares_its_repeats_while_the_server_computes(deferring, 
     assert on_their_way == [1, 1]
 
 
-def test_other_specs_or_attributes_wait_again(waits):
+def test_other_specs_or_attributes_wait_again(untold, waits):
     def apply(x, correction):
         return x.var(0, correction=correction)
 
@@ -88,7 +97,7 @@ def test_other_specs_or_attributes_wait_again(waits):
     assert [waits.during(apply, y, 0), waits.during(apply, x, 1), waits.during(apply, y, 0)] == [1, 1, 0]
 
 
-def test_other_sizes_and_integers_do_not_wait_where_a_rule_gives_the_result(waits):
+def test_other_sizes_and_integers_do_not_wait_where_a_rule_gives_the_result(untold, waits):
     def apply(x, dim):
         return x.sum(dim)
 
@@ -99,7 +108,7 @@ def test_other_sizes_and_integers_do_not_wait_where_a_rule_gives_the_result(wait
         apply(x, 2)
 
 
-def test_an_index_that_varies_does_not_wait_and_one_out_of_range_is_refused_at_once(waits):
+def test_an_index_that_varies_does_not_wait_and_one_out_of_range_is_refused_at_once(untold, waits):
     def row(x, index):
         return x[index]
 
@@ -114,7 +123,7 @@ def test_an_index_that_varies_does_not_wait_and_one_out_of_range_is_refused_at_o
     assert count == 0
 
 
-def test_a_written_index_that_varies_does_not_wait_and_a_value_that_does_not_fit_is_refused_at_once(waits):
+def test_a_written_index_that_varies_does_not_wait_and_a_value_that_does_not_fit_is_refused_at_once(untold, waits):
     def write(x, index, value):
         x[index] = value
 
@@ -139,16 +148,16 @@ def test_an_item_that_is_changed_in_place_does_not_wait(waits):
     assert x._version == 6
 
 
-def test_values_of_another_size_do_not_wait(waits):
+def test_values_do_not_wait(waits):
     def made(values):
         return gradwire.tensor(values)
 
-    assert [waits.during(made, [1.0] * count) for count in (2, 3, 5)] == [1, 0, 0]
-    assert [waits.during(made, [[1.0]]), waits.during(made, [1])] == [1, 1]
+    assert [waits.during(made, [1.0] * count) for count in (2, 3, 5)] == [0, 0, 0]
+    assert [waits.during(made, [[1.0]]), waits.during(made, [1])] == [0, 0]
     assert made([2.0, 3.0, 4.0]).tolist() == [2.0, 3.0, 4.0]
 
 
-def test_flags_and_empty_gradients_of_another_size_do_not_wait(waits):
+def test_flags_and_empty_gradients_do_not_wait(waits):
     def require(leaf):
         leaf.requires_grad_()
 
@@ -156,11 +165,11 @@ def test_flags_and_empty_gradients_of_another_size_do_not_wait(waits):
         leaf.grad = None
 
     leaves = [gradwire.ones(size) for size in (2, 3, 4)]
-    assert [waits.during(require, leaf) for leaf in leaves] == [1, 0, 0]
+    assert [waits.during(require, leaf) for leaf in leaves] == [0, 0, 0]
     assert all(leaf.requires_grad for leaf in leaves)
     for leaf in leaves:
         (leaf * 2.0).sum().backward()
-    assert [waits.during(clear, leaf) for leaf in leaves] == [1, 0, 0]
+    assert [waits.during(clear, leaf) for leaf in leaves] == [0, 0, 0]
     assert [leaf.grad for leaf in leaves] == [None, None, None]
     (leaves[1] * 3.0).sum().backward()
     assert leaves[1].grad.tolist() == [3.0] * 3
@@ -203,7 +212,7 @@ def deferring_entries(x):
     return [(key, entry) for key, entry in x._session.memo.items() if entry.name == "getitem"]
 
 
-def test_another_number_beside_a_floating_tensor_does_not_wait(waits):
+def test_another_number_beside_a_floating_tensor_does_not_wait(untold, waits):
     def scaled(x, factor):
         return x * factor
 
@@ -229,7 +238,7 @@ def test_numbers_that_decide_a_shape_are_always_right(deferring):
         assert gradwire.ones(2, 3, 4).max(count % 3).values.shape == ((3, 4), (2, 4), (2, 3))[count % 3]
 
 
-def test_another_float_attribute_waits_if_it_may_be_refused(waits):
+def test_another_float_attribute_waits_if_it_may_be_refused(untold, waits):
     def shrunk(x, bound):
         return gradwire._tensor.ops.softshrink(x, bound)
 
@@ -363,7 +372,7 @@ def test_a_full_batch_goes_without_being_asked_for(without_maintenance, deferrin
     x = gradwire.tensor([1.0])
     for _ in range(2 * BATCH_COMMANDS + 2):
         x = x * 1.0
-    assert len(sent) >= 3  # the waits of the beginning, and two full batches
+    assert len(sent) >= 2
     assert x.tolist() == [1.0]
 
 

@@ -103,6 +103,7 @@ def test_every_kind_of_deferred_command_has_a_template(deferring, monkeypatch):
         return made[-1][1]
 
     monkeypatch.setattr(_commands, "make_template", counted)
+    monkeypatch.setattr(_commands, "_TEMPLATES", {})
     x = gradwire.ones(2).requires_grad_()
     y = x * x
     y.retain_grad()
@@ -147,8 +148,10 @@ def test_an_acknowledgement_of_a_stream():
     assert service_pb2.StreamRequest.FromString(wire.stream_acknowledge(1000)) == expected
 
 
-def test_an_op_that_repeats_is_prepared_and_then_called(deferring, posted):
+def test_an_op_that_repeats_is_prepared_and_then_called(untold, deferring, posted):
     x = gradwire.tensor([1.0, 2.0], requires_grad=True)
+    deferring.sync()
+    posted.clear()
     for _ in range(3):
         y = x * 0.5
     deferring.sync()
@@ -163,7 +166,7 @@ def test_an_op_that_repeats_is_prepared_and_then_called(deferring, posted):
     assert words == (prepared.prepare.number, x._id, 0.5, y._id)
 
 
-def test_what_does_not_fit_a_prepared_op_goes_whole(deferring, posted):
+def test_what_does_not_fit_a_prepared_op_goes_whole(untold, deferring, posted):
     x = gradwire.zeros(2)
     for _ in range(2):
         gradwire.cat([x] * 64)

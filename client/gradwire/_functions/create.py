@@ -357,12 +357,28 @@ def _send(session: SessionProtocol, array: Array, found: dtype, device: str, req
         request.payload.CopyFrom(pb.Payload(dtype=code, shape=array.shape, data=array.tobytes()))
     entry = session.memo.get(key)
     if entry is None:
-        session.wait(service_pb2.Command(create=request), (tensor_id,))
-        session.remember(MemoEntry(key, "create", call_site, _NO_TEMPLATE, (spec,)))
-    else:
+        entry = MemoEntry(key, "create", call_site, _NO_TEMPLATE, (spec,))
+        if _must_wait(session, entry, request):
+            session.wait(service_pb2.Command(create=request), (tensor_id,))
+            session.remember(entry)
+            entry = None
+        else:
+            session.raise_if_unusable()
+            session.remember(entry)
+    if entry is not None:
         session.post_large(framed(service_pb2.Command(create=request, quiet=True).SerializeToString()), entry)
     made: Tensor = new_proxy(session, tensor_id, spec)
     return made
+
+
+def _must_wait(session: SessionProtocol, entry: MemoEntry, request: commands_pb2.CreateRequest) -> bool:
+    """Whether the server might refuse an array: for its size, its device or its flag; or whether calls wait anyway."""
+    spec = entry.specs[0]
+    if session.recorder is not None or session.every_call_waits or entry.key in session.models:
+        return True
+    if request.HasField("transfer") or request.device or spec.inference:
+        return True
+    return spec.requires_grad and not spec.dtype.is_floating_point
 
 
 # Tensors made by a rule on the server.

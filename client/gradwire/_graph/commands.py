@@ -1,4 +1,7 @@
-"""Commands: runs commands other than ops; each waits at its first call at a call site and is deferred later."""
+"""Commands: runs commands other than ops; each waits at its first call at a call site and is deferred later.
+
+It never waits if its result is known beforehand and the server cannot refuse it.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,15 @@ from gradwire._base.errors import two_sessions
 from gradwire._base.watching import unwatched
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import MemoEntry, Spec, read_spec
-from gradwire._transport.wire import Build, Value, make_template
+from gradwire._transport.wire import Build, Template, Value, make_template
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import RecorderProtocol, SessionProtocol
 
 Read = Callable[[service_pb2.Result], tuple[Spec, ...]]
+# Templates of commands that differ in ids alone, by name, number of ids and flag.
+_TEMPLATES: dict[tuple[str, int, bool | None], Template | None] = {}
 
 
 def run(
@@ -26,11 +31,13 @@ def run(
     values: Sequence[Value],
     build: Build,
     read: Read | None = None,
+    told: tuple[Spec, ...] | None = None,
 ) -> tuple[Spec, ...] | None:
     """Run a command, and return the specs that `read` takes from its result, or those in the memo.
 
     `build` makes the command from the values; `key` holds everything else that it depends on. Returns None if `read`
-    finds no specs, which is not stored in the memo.
+    finds no specs, which is not stored in the memo. `told` are the specs if they are certain, as is that the server
+    does not refuse the command.
     """
     call_site = find_call_site()
     full = (name, id(call_site[0]), call_site[1], *key)
@@ -38,6 +45,13 @@ def run(
     if entry is not None and entry.template is not None:
         session.post(entry.template.fill(values), entry)
         return entry.specs
+    if told is not None and session.recorder is None and not session.every_call_waits and full not in session.models:
+        session.raise_if_unusable()
+        entry = MemoEntry(full, name, call_site, _template(name, key, values, build), told)
+        if entry.template is not None:
+            session.remember(entry)
+            repeat(session, entry, values)
+            return told
     names_gradient = read is _read_gradient
     recorder = session.recorder if name == "set_grad" or names_gradient else None
     known = None if recorder is None else recorder.known_answer(full, values)
@@ -60,6 +74,29 @@ def run(
             if names_gradient and specs[0] is key[0].gradient():
                 recorder.plain_gradients.add(key[0].family)
     return specs
+
+
+def _template(name: str, key: tuple[Any, ...], values: Sequence[Value], build: Build) -> Template | None:
+    """The template of a command in which nothing but ids and a flag varies."""
+    form = name, len(values), key[0] if type(key[0]) is bool else None
+    if form not in _TEMPLATES:
+        _TEMPLATES[form] = make_template(build, values)
+    return _TEMPLATES[form]
+
+
+def _is_ordinary(spec: Spec) -> bool:
+    """Whether a tensor is a leaf in the CPU's memory, and no view, of a float dtype."""
+    return (
+        spec.is_leaf
+        and spec.dtype.is_floating_point
+        and spec.device_name == "cpu"
+        and not (spec.is_view or spec.inference or spec.outdated or spec.tangents)
+    )
+
+
+def _is_special(spec: Spec) -> bool:
+    """Whether more than dtype, sizes and strides would be taken over from a tensor."""
+    return bool(spec.inference or spec.outdated or spec.tangents)
 
 
 def _repeat_recorded(
@@ -112,7 +149,8 @@ def set_requires_grad(target: Handle, flag: bool) -> None:
         request = commands_pb2.SetRequiresGradRequest(tensor=int(values[0]), requires_grad=flag)
         return service_pb2.Command(set_requires_grad=request)
 
-    run(target._session, "set_requires_grad", (flag, _kind(target)), [target._id], build)
+    told = () if _is_ordinary(target._spec) else None
+    run(target._session, "set_requires_grad", (flag, _kind(target)), [target._id], build, told=told)
 
 
 def retain_grad(target: Handle) -> None:
@@ -133,7 +171,8 @@ def set_grad(target: Handle, grad: Handle | None) -> None:
         )
 
     if grad is None:
-        run(target._session, "set_grad", (_kind(target),), [target._id], build)
+        told = () if _is_ordinary(target._spec) else None
+        run(target._session, "set_grad", (_kind(target),), [target._id], build, told=told)
     else:
         session = common_session("set_grad", (target, grad))
         run(session, "set_grad", (target._spec, grad._spec), [target._id, grad._id], build)
@@ -149,7 +188,10 @@ def set_data(target: Handle, source: Handle) -> Spec:
         return (read_spec(result.set_data.tensor),)
 
     session = common_session("data", (target, source))
-    found = run(session, "set_data", (target._spec, source._spec), [target._id, source._id], build, read)
+    one, other = target._spec, source._spec
+    alike = one.dtype is other.dtype and one.shape == other.shape and one.strides == other.strides
+    told = (one,) if alike and _is_ordinary(one) and other.device_name == "cpu" and not _is_special(other) else None
+    found = run(session, "set_data", (one, other), [target._id, source._id], build, read, told)
     assert found is not None
     return found[0]
 
@@ -164,7 +206,10 @@ def name_grad(target: Handle, tensor_id: int, known: bool) -> Spec | None:
         return service_pb2.Command(grad=commands_pb2.GradRequest(tensor=int(values[0]), id=int(values[1])))
 
     if known:
-        found = run(target._session, "grad", (target._spec,), [target._id, tensor_id], build, _read_gradient)
+        spec, session = target._spec, target._session
+        # A backward leaves row-major gradients. One from the program's own code may have any strides.
+        told = (spec.gradient(),) if _is_ordinary(spec) and not (spec.strides or session.hooks) else None
+        found = run(session, "grad", (spec,), [target._id, tensor_id], build, _read_gradient, told)
     else:
         found = _read_gradient(target._session.wait(build([target._id, tensor_id]), (tensor_id,)))
     return found[0] if found else None

@@ -83,7 +83,7 @@ class SessionProtocol(Protocol):
 
     every_call_waits: bool
     memo: dict[tuple[object, ...], MemoEntry]
-    models: dict[tuple[object, ...], Model]
+    models: dict[tuple[object, ...], Model | None]
     buffer: deque[Any]
     released: deque[int]
     ids: Iterator[int]

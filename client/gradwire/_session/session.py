@@ -166,8 +166,8 @@ class Session:
         self.redescribed: dict[int, int] = {}
         #: Nodes before this id may have saved any such tensor.
         self.redescribed_any = 0
-        #: What is known of calls that differ in numbers and sizes from those in the memo.
-        self.models: dict[tuple[object, ...], Model] = {}
+        #: What is known of calls that differ in numbers and sizes from those in the memo; None: a refused one.
+        self.models: dict[tuple[object, ...], Model | None] = {}
         #: Unsent commands: bytes, the Waiter or MemoEntry, and whether it is a call of a prepared op.
         self.buffer: deque[tuple[bytes, Waiter | MemoEntry | None, bool]] = deque()
         self.released: deque[int] = deque()
@@ -701,8 +701,7 @@ class Session:
                     # Without the entry the next execution waits, so an error is raised in the call itself.
                     self.memo.pop(part.key, None)
                     part.refused = True
-                    if part.model is not None:
-                        self.models.pop(part.model.key, None)
+                    self.models[part.key if part.model is None else part.model.key] = None
                 if result.seq > self._cancelled or result.error.reason != pb.REASON_CANCELLED:
                     step = result.error.metadata.get("step")
                     part = record.part_at(None if step is None else int(step))

@@ -22,15 +22,16 @@ from gradwire._base.modes import GRAD_ENABLED, wire_mode
 from gradwire._base.watching import unwatched
 from gradwire._proxy.dual_levels import note_changed_dual
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.memo import WRITING_OPS, MemoEntry, Spec, read_spec
+from gradwire._proxy.memo import WRITING_OPS, MemoEntry, Model, Spec, read_spec
 from gradwire._proxy.results import TENSOR_CLASS, new_result, pack_results, refresh, update_in_place, update_strides
 from gradwire._proxy.shadow_graph import NodeHooks, OpNode
 from gradwire._session.session import BATCH_COMMANDS
 from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import MixedListError, Operands, write_argument
 from gradwire._tensor.batching import BATCHING, DISPATCH
+from gradwire._tensor.foretelling import DTYPE_RULES, foretell
 from gradwire._tensor.in_place import check_in_place, note_written
-from gradwire._tensor.inference import foresee, foretell, infer, learn, sketch
+from gradwire._tensor.inference import foresee, holds_anywhere, infer, is_large, learn, sketch
 from gradwire._tensor.overrides import OverriddenError, call_override
 from gradwire._tensor.shape_rules import RULES, Rule
 from gradwire._tensor.warnings import WARNING_OPS, warn, warning_of
@@ -127,6 +128,8 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
         rule = _RULES.get(op)
         if rule is not None and not session.every_call_waits:
             entry = infer(session.models, rule, key, op, args, kwargs, values, call_site)
+            if entry is None:
+                entry = _foretold(session, rule, key, op, args, kwargs, values, call_site)
             if entry is not None:
                 return _inferred_call(session, entry, args, values, edges, op, result)
         first_call = _first_call if session.recorder is None or op in WARNING_OPS else _unwatched_call
@@ -278,7 +281,6 @@ def _first_call(
 ) -> Any:
     """Apply an op, wait for the answer, and store it in the memo. A recorded op whose answer is known does not wait."""
     enabled = GRAD_ENABLED.get()
-    default = get_default_dtype()
     in_place = op.endswith("_") and not op.endswith("__")
     if in_place:
         check_in_place(op, args, enabled, edges)
@@ -286,29 +288,8 @@ def _first_call(
     if session.recorder is not None:
         session.recorder.add_arguments(sent_args, sent_kwargs)
     names = _parameters(op)[0]
-
-    def build(values: Sequence[Value]) -> service_pb2.Command:
-        return build_of(sent_args, sent_kwargs, values)
-
-    def build_of(args: tuple[Any, ...], kwargs: _NamedValues, values: Sequence[Value]) -> service_pb2.Command:
-        remaining = iter(values)
-        command = service_pb2.Command()
-        request = command.op
-        request.op = op
-        request.grad_mode = wire_mode(enabled)
-        if default is not float32:
-            request.default_dtype = default.code  # type: ignore[assignment]
-        for place, value in enumerate(args):
-            argument = request.args.add()
-            if type(value) in (list, tuple) and not value and names[place : place + 1] in (("tensors",), ("operands",)):
-                argument.tensors.SetInParent()  # an empty list does not show its element type
-            else:
-                write_argument(argument, value, remaining)
-        for name, value in kwargs:
-            write_argument(request.args.add(name=name), value, remaining)
-        request.outputs.extend([int(one) for one in remaining])
-        return command
-
+    build_of = partial(_command, op)
+    build = partial(build_of, sent_args, sent_kwargs)
     recorder = session.recorder
     known = None if recorder is None else _recorded_answer(recorder, key, op, args, kwargs, values, call_site)
     if recorder is not None and known is not None:
@@ -355,6 +336,57 @@ def _first_call(
     return pack_results(op, made, result)
 
 
+def _command(op: str, args: tuple[Any, ...], kwargs: _NamedValues, values: Sequence[Value]) -> service_pb2.Command:
+    """The command of an op. Ids and floats are taken from `values`, the results' ids last."""
+    names = _parameters(op)[0]
+    remaining = iter(values)
+    command = service_pb2.Command()
+    request = command.op
+    request.op = op
+    request.grad_mode = wire_mode(GRAD_ENABLED.get())
+    default = get_default_dtype()
+    if default is not float32:
+        request.default_dtype = default.code  # type: ignore[assignment]
+    for place, value in enumerate(args):
+        argument = request.args.add()
+        if type(value) in (list, tuple) and not value and names[place : place + 1] in (("tensors",), ("operands",)):
+            argument.tensors.SetInParent()  # an empty list does not show its element type
+        else:
+            write_argument(argument, value, remaining)
+    for name, value in kwargs:
+        write_argument(request.args.add(name=name), value, remaining)
+    request.outputs.extend([int(one) for one in remaining])
+    return command
+
+
+def _foretold(
+    session: SessionProtocol,
+    rule: Rule,
+    key: list[Any],
+    op: str,
+    args: tuple[Any, ...],
+    kwargs: _NamedValues,
+    values: list[Value],
+    call_site: tuple[CodeType, int],
+) -> MemoEntry | None:
+    """The entry of a call whose kind has had no answer, if rules describe its results; None if the call must wait."""
+    if not holds_anywhere(key, op, args):
+        return None
+    session.raise_if_unusable()
+    shapes = rule(op, *args, **dict(kwargs))
+    specs = None if is_large(shapes) else foretell(shapes, op, args, kwargs, key[1])
+    if specs is None:
+        return None
+    in_place = op.endswith("_") and not op.endswith("__")
+    outputs = [] if in_place else [*range(1, 1 + len(specs))]
+    foreseen = foresee(rule, key, op, args, kwargs, [*values, *outputs], partial(_command, op))
+    if foreseen is None or foreseen[1] in session.models:  # a None there: the server refused such a call
+        return None
+    model = Model(foreseen[1], call_site, foreseen[2], specs, _fixed_floats(op, args, kwargs))
+    session.remember_model(model)
+    return infer(session.models, rule, key, op, args, kwargs, values, call_site)
+
+
 def _unwatched_call(*call: Any) -> Any:
     """`_first_call` in a recording: it runs none of the function's code."""
     return unwatched(_first_call, *call)
@@ -377,9 +409,11 @@ def _recorded_answer(
         return None
     entry = infer(recorder.models, rule, key, op, args, kwargs, values, call_site, op not in WARNING_OPS)
     if entry is None:
-        entry = foretell(rule, key, op, args, kwargs, call_site)
-        if entry is not None:
-            entry.fixed = _fixed_floats(op, args, kwargs)
+        specs = foretell(rule(op, *args, **dict(kwargs)), op, args, kwargs, key[1])
+        if specs is not None:
+            in_place = op.endswith("_") and not op.endswith("__")
+            fixed = _fixed_floats(op, args, kwargs)
+            entry = MemoEntry(tuple(key), op, call_site, None, specs, fixed, in_place)
     return entry
 
 
@@ -468,9 +502,10 @@ def _returned_inputs(
     return tuple(places) if max(places) >= 0 else ()
 
 
-def use_rules(names: dict[str, str]) -> None:
-    """Set the ops' shape rules, by name."""
+def use_rules(names: dict[str, str], dtype_rules: dict[str, tuple[str, str, str]]) -> None:
+    """Set the ops' shape rules, by name, and their dtype rules."""
     _RULES.update({op: RULES[name] for op, name in names.items()})
+    DTYPE_RULES.update(dtype_rules)
 
 
 @cache
@@ -519,8 +554,15 @@ def _without_defaults(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> t
 _MISSING = object()
 
 
+def _holds_float(value: Any) -> bool:
+    """Whether an argument is, or may have, a float."""
+    return isinstance(value, (float, list, tuple)) and value != ()
+
+
 def _fixed_floats(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> tuple[tuple[int, float], ...]:
     """Places and values of floats that are no operands. With another value, the same call might be refused."""
+    if not any(map(_holds_float, args)) and not any(_holds_float(value) for _, value in kwargs):
+        return ()
     names, _, numbers = _parameters(op)
     named = [*zip([*names, *[""] * len(args)], args, strict=False), *kwargs]
     fixed: list[tuple[int, float]] = []

@@ -8,6 +8,7 @@ the call waits as before, so an error that PyTorch raises at once is raised at o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
 from typing import Any
@@ -15,27 +16,32 @@ from typing import Any
 import numpy as np
 
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.memo import MemoEntry, Model, Spec, intern
+from gradwire._proxy.memo import MemoEntry, Model, Spec
 from gradwire._proxy.protocols import SessionProtocol
 from gradwire._tensor.indexing import Index
 from gradwire._tensor.shape_rules import Rule, Shapes, item_kinds
+from gradwire._tensor.warnings import WARNING_OPS
 from gradwire._transport.wire import Pattern, Value, make_pattern
 from gradwire.v1 import service_pb2
 
 # Number of key items before the arguments: op, grad mode, code, instruction offset.
 _KEY_HEAD = 4
+# Elements of a result above which a call waits at each call site.
+_MOST_ELEMENTS = 1 << 18
 _INT64 = range(-(1 << 63), 1 << 63)
 # Ops and rules whose attributes of type float may vary: a rule checks them, or no value is refused.
 _FREE_FLOATS = frozenset({"dropout", "uniform_", "normal_", "leaky_relu"})
-# Ops of float tensors of one dtype and of numbers, whose result has that dtype. The places of the former take no
-# number, and the names no tensor.
-_OF_TENSORS = frozenset({"zeros_like", "ones_like", "addcmul", "addcdiv", "maximum", "minimum"})
-_KEEPING_DTYPE = _OF_TENSORS | {"add", "sub", "mul", "div", "neg", "sqrt", "square"}
+# Ops that the server may refuse for the values of tensors, or of tensors of integers: an index out of range, a division
+# by zero. A call site's first such call waits.
+_REFUSING_VALUES = frozenset({"cross_entropy", "embedding", "embedding_bag", "gather", "index_select", "nll_loss"})
+_REFUSING_INTEGERS = frozenset(
+    {"bitwise_left_shift", "bitwise_right_shift", "div", "float_power", "floor_divide", "fmod", "pow", "remainder"}
+)
 _NamedValues = Sequence[tuple[str, Any]]
 
 
 def infer(
-    models: Mapping[tuple[Any, ...], Model],
+    models: Mapping[tuple[Any, ...], Model | None],
     rule: Rule,
     key: list[Any],
     op: str,
@@ -43,13 +49,13 @@ def infer(
     kwargs: _NamedValues,
     values: list[Value],
     call_site: tuple[CodeType, int],
-    anywhere: bool = False,
+    anywhere: bool | None = None,
 ) -> MemoEntry | None:
     """The entry of a call whose results a model and the op's rule describe; None if the call must wait.
 
-    anywhere: whether the models are those of all call sites.
+    anywhere: whether the models are those of all call sites. None: of all, unless values decide a refusal.
     """
-    found = _model_key(key, op, args, anywhere)
+    found = model_key(key, op, args, holds_anywhere(key, op, args) if anywhere is None else anywhere)
     if found is None:
         return None
     model = models.get(found[0])
@@ -57,6 +63,8 @@ def infer(
         return None
     shapes = rule(op, *args, **dict(kwargs))
     if shapes is None or len(shapes) != len(model.specs):
+        return None
+    if is_large(shapes) and model.call_site != call_site:
         return None
     if model.specs[0].device_name != "cpu" and any(strides for _, strides in shapes):
         return None
@@ -70,53 +78,6 @@ def infer(
     entry.model = model
     entry.integers = found[1]
     return entry
-
-
-def foretell(
-    rule: Rule, key: list[Any], op: str, args: tuple[Any, ...], kwargs: _NamedValues, call_site: tuple[CodeType, int]
-) -> MemoEntry | None:
-    """The entry of a call that records no history and whose results have the operands' float dtype; else None.
-
-    No earlier answer is needed to describe them.
-    """
-    name = op.removesuffix("_")
-    if name not in _KEEPING_DTYPE or type(key[1]) is not bool:
-        return None
-    specs = [value._spec for value in args if isinstance(value, Handle)]
-    if len(specs) < len(args) and (name in _OF_TENSORS or not all(map(_is_operand, args))):
-        return None
-    if not all(_is_number(value) for _, value in kwargs):
-        return None
-    if not specs or not all(_is_like(spec, specs[0]) for spec in specs):
-        return None
-    if key[1] and any(spec.requires_grad for spec in specs):
-        return None
-    shapes = rule(op, *args, **dict(kwargs))
-    if shapes is None or len(shapes) != 1:
-        return None
-    sizes, strides = shapes[0]
-    if not op.endswith("_"):
-        made = intern(specs[0].dtype, sizes, specs[0].device_name, strides=strides)
-        return MemoEntry(tuple(key), op, call_site, None, (made,))
-    return MemoEntry(tuple(key), op, call_site, None, (specs[0],), in_place=True)
-
-
-def _is_operand(value: Any) -> bool:
-    return isinstance(value, Handle) or _is_number(value)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (float, int)) and type(value) is not bool
-
-
-def _is_like(spec: Spec, first: Spec) -> bool:
-    """Whether a tensor is an ordinary one in the CPU's memory, of the first one's float dtype."""
-    return (
-        spec.dtype is first.dtype
-        and spec.dtype.is_floating_point
-        and spec.device_name == "cpu"
-        and not (spec.is_view or spec.inference or spec.outdated or spec.tangents)
-    )
 
 
 def foresee(
@@ -133,7 +94,7 @@ def foresee(
     `build` makes the command from arguments, named arguments and values.
     """
     shapes = rule(op, *args, **dict(kwargs))
-    found = None if shapes is None else _model_key(key, op, args, False)
+    found = None if shapes is None else model_key(key, op, args, holds_anywhere(key, op, args))
     if found is None:
         return None
 
@@ -171,7 +132,7 @@ def sketch(
     shapes = rule(op, *args, **dict(kwargs))
     if shapes is None or shapes != _shapes_of(answer):
         return
-    found = _model_key(key, op, args, anywhere)
+    found = model_key(key, op, args, anywhere)
     if found is not None:
         answer.model = Model(found[0], (answer.code, answer.offset), None, answer.specs, answer.fixed)
 
@@ -181,7 +142,21 @@ def _shapes_of(answer: MemoEntry) -> Shapes:
     return tuple([(tuple(spec.shape), spec.strides) for spec in answer.specs])
 
 
-def _model_key(
+def is_large(shapes: Shapes) -> bool:
+    """Whether results are so large that the server may lack the memory, which PyTorch says in the call."""
+    return shapes is not None and any(math.prod(sizes) > _MOST_ELEMENTS for sizes, _ in shapes)
+
+
+def holds_anywhere(key: list[Any], op: str, args: tuple[Any, ...]) -> bool:
+    """Whether a model of such calls holds at all call sites: the server refuses none of them for a tensor's values."""
+    if op in _REFUSING_VALUES or (op in WARNING_OPS and any(type(p) is Spec and p.dtype.is_complex for p in key)):
+        return False
+    if op.removesuffix("_") in _REFUSING_INTEGERS:
+        return any(type(part) is Spec and part.dtype.is_floating_point for part in key[_KEY_HEAD:])
+    return len(args) < 2 or type(args[1]) is not Index or not any(isinstance(one, Handle) for one in args[1].items)
+
+
+def model_key(
     key: list[Any], op: str, args: tuple[Any, ...], anywhere: bool
 ) -> tuple[tuple[Any, ...], list[int]] | None:
     """The memo's key without sizes and integers, and the integers; None if a call like this is never inferred.

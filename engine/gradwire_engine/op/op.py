@@ -502,7 +502,7 @@ class Op(Declaration):
             node.seq = context.nodes.take()
             if max(getattr(value, "size", 1) for value in arrays) > max(self.cheap_size, _CHEAP_SIZE):
                 node.work = estimate_backward(self, list(arrays))
-            if self.name in _NAMED_APART or (self.name in _COMPARING and type(args[1]) is Tensor):
+            if self.name in NAMED_APART or (self.name in _COMPARING and type(args[1]) is Tensor):
                 node.name = f"{node.name[:-1]}1"
             self._rewrite_history(target, node)
         if context.tracer is not None:
@@ -593,7 +593,7 @@ class Op(Declaration):
 
 
 # Ops whose node has another name in PyTorch in place; comparisons only if the other operand is a tensor.
-_NAMED_APART = frozenset(("acosh", "asinh", "atanh", "celu", "elu", "leaky_relu", "selu", "threshold"))
+NAMED_APART = frozenset(("acosh", "asinh", "atanh", "celu", "elu", "leaky_relu", "selu", "threshold"))
 _COMPARING = frozenset(("eq", "ge", "gt", "le", "lt", "ne"))
 _FLOATS = frozenset((dtypes.float32, dtypes.float64))
 _FLOAT32, _FLOAT64 = dtypes.float32, dtypes.float64

@@ -1,0 +1,97 @@
+"""Nodes that depend on a call's arguments: their names.
+
+The other names are those of the engine's declarations (`gradwire_engine/ops/dtype_rules.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradwire._proxy.handle import Handle
+from gradwire._tensor.shape_rules import item_kinds
+
+_Named = dict[str, Any]
+_Naming = Callable[[tuple[Any, ...], _Named], str]
+
+
+def _numbered(name: str) -> _Naming:
+    """Reductions: of all elements, or along dimensions."""
+
+    def node(args: tuple[Any, ...], named: _Named) -> str:
+        whole = (len(args) < 2 or args[1] is None) and named.get("dim") is None
+        return f"{name}Backward{0 if whole else 1}"
+
+    return node
+
+
+def _largest(name: str) -> _Naming:
+    """max and min: of all elements, or along a dimension."""
+
+    def node(args: tuple[Any, ...], named: _Named) -> str:
+        return f"{name}Backward{1 if len(args) < 2 and not named else 0}"
+
+    return node
+
+
+def _of_number(name: str, with_number: int, with_tensor: int) -> _Naming:
+    """Elementwise ops whose further operands are numbers, or tensors."""
+
+    def node(args: tuple[Any, ...], named: _Named) -> str:
+        tensors = any(isinstance(one, Handle) for one in args[1:])
+        return f"{name}Backward{with_tensor if tensors else with_number}" if isinstance(args[0], Handle) else ""
+
+    return node
+
+
+def _linear(args: tuple[Any, ...], named: _Named) -> str:
+    """linear of a matrix, or of a batch."""
+    biased = len(args) > 2 and args[2] is not None
+    rank = len(args[0]._spec.shape)
+    if rank == 2:
+        return "AddmmBackward0" if biased else "MmBackward0"
+    return "" if rank < 2 else "ViewBackward0" if biased else "UnsafeViewBackward0"
+
+
+def _matmul(args: tuple[Any, ...], named: _Named) -> str:
+    """Products of vectors and matrices."""
+    ranks = len(args[0]._spec.shape), len(args[1]._spec.shape)
+    return {(2, 2): "MmBackward0", (2, 1): "MvBackward0", (1, 1): "DotBackward0", (3, 2): "UnsafeViewBackward0"}.get(
+        ranks, ""
+    )
+
+
+def _squeeze(args: tuple[Any, ...], named: _Named) -> str:
+    dim = args[1] if len(args) > 1 else None
+    return f"SqueezeBackward{0 if dim is None else 1 if type(dim) is int else 2}"
+
+
+def _getitem(args: tuple[Any, ...], named: _Named) -> str:
+    """The last view that an index of integers, slices and None makes."""
+    items = args[1].items
+    kinds = item_kinds(args[0]._spec, args[1])
+    shown = [item for item, kind in zip(items, kinds, strict=True) if item is not Ellipsis and kind != "whole"]
+    if not shown:
+        return ""
+    last = shown[-1]
+    return "UnsqueezeBackward0" if last is None else "SliceBackward0" if type(last) is slice else "SelectBackward0"
+
+
+#: Functions of the arguments by the names of ops.
+NODES: dict[str, _Naming] = {
+    "clamp": _of_number("Clamp", 1, 0),
+    "clamp_max": _of_number("ClampMax", 0, 1),
+    "clamp_min": _of_number("ClampMin", 0, 1),
+    "getitem": _getitem,
+    "linear": _linear,
+    "masked_fill": lambda args, named: "MaskedFillBackward0",
+    "matmul": _matmul,
+    "max": _largest("Max"),
+    "mean": _numbered("Mean"),
+    "min": _largest("Min"),
+    "pow": _of_number("Pow", 0, 1),
+    "prod": _numbered("Prod"),
+    "rsub": _of_number("Rsub", 1, 0),
+    "squeeze": _squeeze,
+    "sum": _numbered("Sum"),
+}

@@ -1,0 +1,103 @@
+"""Dtype rules: which rule gives the dtype of an op's results, for clients that know no answer of the op yet.
+
+A rule is known by its name; the Python client has its code (`gradwire/_tensor/foretelling.py`). It may say that it does
+not know. Only ops with a shape rule have one. `tests/client/test_foretelling.py` compares each with the server.
+"""
+
+from __future__ import annotations
+
+from gradwire_engine.op.declaration import Declaration
+from gradwire_engine.op.op import NAMED_APART
+from gradwire_engine.op.signature import REGISTRY, Signature
+from gradwire_engine.ops.shape_rules import shape_rules
+
+# Dtype rules by shape rule.
+_BY_SHAPE_RULE = {
+    "floats": {
+        "along", "deviation", "dropout", "elementwise_loss", "layer_norm", "linear", "matmul", "pointwise", "reduction",
+    },
+    "first": {
+        "cat", "chunk", "copied", "creation_like", "detach", "diagonal", "drawn", "expand", "flatten", "getitem",
+        "last_two", "like", "narrow", "pad", "permute", "repeat", "reshape", "roll", "select", "setitem", "split",
+        "squeeze", "stack", "transpose", "unbind", "unsqueeze",
+    },
+    "given": {"converted", "creation", "identity", "steps"},
+    "whole": {"number_range", "permutation", "random_integers"},
+    "ordered": {"extremum", "sort", "topk"},
+}  # fmt: skip
+_RULE_OF = {shape: rule for rule, shapes in _BY_SHAPE_RULE.items() for shape in shapes}
+# Ops with another rule than the rest of those with their shape rule.
+_BY_NAME = {
+    **dict.fromkeys(("add", "mul", "rsub", "sub"), "numbers"),
+    **dict.fromkeys(
+        (
+            "all", "any", "eq", "ge", "gt", "isfinite", "isinf", "isnan", "le", "logical_and", "logical_not",
+            "logical_or", "logical_xor", "lt", "ne", "signbit",
+        ),
+        "truth",
+    ),
+    **dict.fromkeys(("argmax", "argmin", "argsort", "count_nonzero"), "whole"),
+    **dict.fromkeys(("bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor"), "same"),
+    "masked_fill": "masked",
+    "where": "chosen",
+    **dict.fromkeys(("rand", "rand_like", "randn", "randn_like"), "drawn"),
+    "clone": "first",
+    "full": "filled",
+    "leaky_relu": "floats",
+}  # fmt: skip
+# Ops that refuse what neither rule tells: ranks, floating operands, or numbers out of a range.
+_UNTOLD = {
+    "bitwise_left_shift", "bitwise_right_shift", "celu", "gcd", "isclose", "lcm", "logsumexp", "smooth_l1_loss",
+    "softshrink", "t", "tril", "triu",
+}  # fmt: skip
+# Nodes of ops whose declaration does not tell them: of composites, and of ops whose node depends on the arguments.
+# `gradwire/_tensor/foretelling/nodes.py` has those for which the client needs the arguments.
+_NODES = {
+    "binary_cross_entropy_with_logits": "BinaryCrossEntropyWithLogitsBackward0",
+    "broadcast_to": "ExpandBackward0",
+    "chunk": "SplitBackward0",
+    "div": "DivBackward0",
+    "flatten": "ViewBackward0",
+    "layer_norm": "NativeLayerNormBackward0",
+    "mT": "TransposeBackward0",
+    "mse_loss": "MseLossBackward0",
+    "narrow": "SliceBackward0",
+    "pad": "ConstantPadNdBackward0",
+    "reshape": "ViewBackward0",
+    "sort": "SortBackward0",
+    "split": "SplitBackward0",
+    "swapaxes": "TransposeBackward0",
+    "swapdims": "TransposeBackward0",
+    "to": "ToCopyBackward0",
+    "where": "WhereBackward0",
+}
+# Shape rules of ops that are views, or of several of one tensor.
+_NO_VIEWS = ("converted", "detach", "dropout")
+_MANY = ("chunk", "split", "unbind")
+
+
+def node_of(op: Signature) -> str:
+    """The name of the node that records the op for every tensor input; "" if the arguments decide, "-" if none does."""
+    if op.name in _NODES:
+        return _NODES[op.name]
+    if op.name == "detach" or not (op.differentiable or op.has_in_place):
+        return "-"
+    if not isinstance(op, Declaration) or not isinstance(op.node_name, str):
+        return ""
+    inputs = {op.params[place].name for place in op.tensor_positions}
+    return op.node_name if inputs <= set(op.formulas) and op.differentiable_outputs in (None, (0,)) else ""
+
+
+def dtype_rules() -> dict[str, tuple[str, str, str]]:
+    """By the names of ops: the dtype rule, the node, and whether the results are views, as "", "one" or "many"."""
+    found = {}
+    for name, shape_rule in shape_rules().items():
+        in_place = name.endswith("_") and name not in REGISTRY
+        op = REGISTRY[name.removesuffix("_") if in_place else name]
+        rule = _BY_NAME.get(op.name) or _RULE_OF.get(shape_rule)
+        if rule is None or op.name in _UNTOLD or (in_place and rule in ("truth", "same")):
+            continue
+        node = "" if in_place and op.name in NAMED_APART else node_of(op)
+        views = "" if op.views == "never" or in_place or shape_rule in _NO_VIEWS else "one"
+        found[name] = rule, node, "many" if shape_rule in _MANY else views
+    return found

@@ -1,0 +1,179 @@
+"""Foretold results against the server's description: calls of which the session has had no answer.
+
+The memo is empty before each call. One that does not wait must have exactly the server's description, and must not be
+refused later.
+"""
+
+import pytest
+
+import gradwire
+from gradwire._base.errors import GradwireError
+from gradwire._proxy.memo import read_spec
+from gradwire._tensor import call, ops
+from gradwire._tensor.foretelling import DTYPE_RULES
+from tests.client.test_shape_rules import DTYPES as DRAWN_DTYPES
+from tests.client.test_shape_rules import LAYOUTS, REFUSALS, Drawn, arguments, described, form_of
+
+
+@pytest.fixture
+def foretold(deferring, monkeypatch):
+    """Ops whose results were foretold or inferred."""
+    counted = []
+    inferred_call = call._inferred_call
+
+    def watched(*args):
+        counted.append(args[5])
+        return inferred_call(*args)
+
+    monkeypatch.setattr(call, "_inferred_call", watched)
+    return counted
+
+
+def mixed(draw, value):
+    """An argument, or in its place a tensor of another dtype or layout, or a number of another type."""
+    if draw.random.random() < 0.7:
+        return value
+    if isinstance(value, gradwire.Tensor):
+        dtype, layout = draw.random.choice(DRAWN_DTYPES), draw.random.choice(LAYOUTS)
+        return draw.tensor(value.shape, dtype, layout)
+    if type(value) is list and value and isinstance(value[0], gradwire.Tensor):
+        return [mixed(draw, each) for each in value]
+    return draw.random.choice((value, float(value), bool(value))) if type(value) is int else value
+
+
+def named(draw, op, given):
+    """Some named arguments of an op, valid or not."""
+    found = []
+    base = op.removesuffix("_") if op not in ops.DEFAULTS else op
+    parameters = call._parameters(op)[0][given:]
+    for name, default in ops.DEFAULTS.get(base, {}).items():
+        if name not in parameters or name == "device" or draw.random.random() < 0.8:
+            continue
+        if name == "dtype":
+            found.append((name, draw.random.choice(DRAWN_DTYPES)))
+        elif name == "rounding_mode":
+            found.append((name, draw.random.choice(("floor", "trunc", None))))
+        elif type(default) is bool:
+            found.append((name, not default))
+        elif type(default) in (int, float):
+            found.append((name, draw.random.choice((draw.number(), draw.number() / 2))))
+    return found
+
+
+def check(session, foretold, op, args, kwargs):
+    """Make a call as the session's first; compare its results unless it waited. Return whether it was foretold."""
+    session.sync()
+    session.memo.clear()
+    session.models.clear()
+    foretold.clear()
+    try:
+        made = call._call(op, tuple(args), kwargs, form_of(op, args))
+    except REFUSALS:  # an immediate refusal is right, whether PyTorch refuses or not
+        return False
+    if op not in foretold:
+        return False
+    session.sync()  # a refusal now would be late
+    results = made if isinstance(made, tuple) else (made,)
+    for result, message in zip(results, described(session, results), strict=True):
+        assert result._spec is read_spec(message), (op, args, kwargs, result._spec, message)
+        assert result._version == message.version
+    return True
+
+
+@pytest.fixture
+def default_dtype():
+    """Sets the default dtype until the test ends."""
+    yield gradwire.set_default_dtype
+    gradwire.set_default_dtype(gradwire.float32)
+
+
+@pytest.mark.parametrize("op", sorted(ops.SHAPE_RULES))
+def test_foretold_results_are_as_the_server_describes_them(deferring, foretold, default_dtype, op):
+    rule, told = ops.SHAPE_RULES[op], 0
+    for number in range(40):
+        draw = Drawn(op, number)
+        default_dtype(draw.random.choice((gradwire.float32, gradwire.float64)))
+        with gradwire.set_grad_enabled(draw.random.random() < 0.8):
+            args = arguments(draw, op, rule)
+            kwargs = [] if number < 20 else named(draw, op, len(args))
+            told += check(
+                deferring, foretold, op, args if number < 10 else [mixed(draw, each) for each in args], kwargs
+            )
+    assert bool(told) is (op in ops.DTYPE_RULES)
+
+
+@pytest.fixture
+def waits(deferring, monkeypatch):
+    """Names of the commands that waited."""
+    counted = []
+    wait = deferring.wait
+
+    def watched(command, *args):
+        counted.append(command.op.op or command.WhichOneof("command"))
+        return wait(command, *args)
+
+    monkeypatch.setattr(deferring, "wait", watched)
+    return counted
+
+
+def compared(session, *tensors):
+    """Whether the client describes tensors as the server does."""
+    return [each._spec for each in tensors] == [read_spec(message) for message in described(session, tensors)]
+
+
+def test_the_first_training_step_waits_for_no_description(deferring, waits):
+    weight = gradwire.tensor([[1.0, 2.0], [3.0, 4.0]])
+    weight.requires_grad_()
+    bias = gradwire.zeros(2, requires_grad=True)
+    weight.data = gradwire.ones(2, 2) * 0.5
+    loss = (gradwire.nn.functional.linear(gradwire.ones(3, 2), weight, bias).relu() ** 2).mean()
+    loss.backward()
+    gradients = weight.grad, bias.grad
+    with gradwire.no_grad():
+        weight.sub_(0.1 * weight.grad)
+    bias.grad = None
+    assert waits in ([], ["backward"])
+    assert compared(deferring, weight, bias, loss, *gradients)
+
+
+@pytest.mark.parametrize("layout", ["plain", "transposed", "view"])
+def test_data_is_described_as_the_server_describes_it(deferring, layout):
+    for target in (gradwire.zeros(2, 3), gradwire.zeros(2, 3, requires_grad=True), gradwire.zeros(4, 3)[:2]):
+        source = {
+            "plain": gradwire.ones(2, 3, requires_grad=True),
+            "transposed": gradwire.ones(3, 2).t(),
+            "view": gradwire.ones(4, 3)[1:3],
+        }[layout]
+        bare = source.data
+        target.data = source
+        assert compared(deferring, target, source, bare)
+
+
+def test_a_call_whose_kind_was_refused_late_waits(deferring, waits, monkeypatch):
+    """A foretold call that the server refuses is reported at the next wait; the next one is refused in the call."""
+    monkeypatch.setitem(DTYPE_RULES, "tril", ("first", "", ""))
+    row = gradwire.ones(3)
+    row.tril()
+    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+        deferring.sync()
+    waits.clear()
+    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+        row.tril()
+    assert waits == ["tril"]
+
+
+def test_a_gradient_of_the_programs_own_code_is_described_by_the_server(deferring):
+    weight = gradwire.ones(2, 3, requires_grad=True)
+    other = gradwire.ones(2, 3, requires_grad=True)
+    weight.register_hook(lambda grad: gradwire.ones(3, 2).t())
+    (weight * other).sum().backward()
+    gradients = weight.grad, other.grad
+    assert compared(deferring, *gradients)
+
+
+def test_nothing_is_foretold_in_an_ended_session(server_address):
+    session = gradwire.connect(server_address)
+    held = gradwire.ones(2)
+    session.close()
+    with pytest.raises(GradwireError, match="closed"):
+        held.exp()
