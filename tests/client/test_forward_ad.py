@@ -719,3 +719,30 @@ def test_a_dual_keeps_the_very_tangent_it_was_made_with() -> None:
         return [*made, fw.unpack_dual(dual).tangent]
 
     agree(told)
+
+
+def test_detaching_a_dual_in_place_drops_its_tangent():
+    def program(m):
+        fwd = m.autograd.forward_ad
+        with fwd.dual_level():
+            for requires in (False, True):
+                dual = fwd.make_dual(m.ones(2, requires_grad=requires), m.full((2,), 3.0)).clone()
+                before = fwd.unpack_dual(dual * 2).tangent.tolist()
+                dual.detach_()
+                yield before, fwd.unpack_dual(dual * 2).tangent, dual.requires_grad
+
+    agree(lambda m: list(program(m)))
+
+
+def test_a_tangent_of_memory_of_another_size_is_copied():
+    def program(m):
+        fwd = m.autograd.forward_ad
+        primal, tangent = m.arange(5.0)[:4].detach(), m.ones(4)
+        with fwd.dual_level():
+            dual = fwd.make_dual(primal, tangent)
+            unpacked = fwd.unpack_dual(dual)
+            unpacked.tangent.mul_(2)
+            same = unpacked.primal.data_ptr() == primal.data_ptr()
+            return tangent, fwd.unpack_dual(dual).tangent, unpacked.tangent is tangent, same
+
+    agree(program)

@@ -249,3 +249,11 @@ def test_parts_of_complex_numbers(name):
 
 def test_the_largest_of_all_dimensions():
     agree(lambda t: [t.amax(t.arange(6.0).view(2, 3), None), t.arange(6.0).view(2, 3).amin(dim=None, keepdim=True)])
+
+
+def test_functions_are_forked_and_waited_for_by_their_old_names():
+    def case(t):
+        made = t.jit._wait(t.jit._fork(lambda x, y: x * y, t.tensor([1.0, 2.0]), t.tensor(3.0)))
+        return made, t.jit.wait(t.jit.fork(t.sin, made))
+
+    agree(case)

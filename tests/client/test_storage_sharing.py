@@ -253,3 +253,31 @@ def test_a_storage_has_elements_that_can_be_read_and_written() -> None:
             ]  # fmt: skip
 
     agree(told)
+
+
+def test_a_detached_part_shows_all_memory():
+    def program(m):
+        whole = m.arange(6.0)
+        parts = [whole[:4].detach(), whole[2:].data, whole[1:3].view_as(whole[:2]), whole.clone()[1:].detach()]
+        return [each.untyped_storage().nbytes() for each in parts]
+
+    agree(program)
+
+
+def test_a_view_whose_history_is_unknown_prints_that():
+    def program(m):
+        leaf = m.ones(2, requires_grad=True)
+        with m.no_grad():
+            view, other = leaf[:1], leaf[1:]
+            texts = [repr(view), repr(other)]
+            view.mul_(2)
+        return [*texts, repr(view), repr(other), repr(leaf)]
+
+    agree(program)
+
+
+def test_all_names_of_a_tensor_have_values():
+    names = dir(gradwire.ones(2, 2))
+    assert {"shape", "backward", "_version"} <= set(names)
+    missing = [name for name in names if name != "imag" and not hasattr(gradwire.ones(2, 2), name)]
+    assert not missing

@@ -338,3 +338,167 @@ def what_was_freed_is_refused(torch):
     y = leaf(torch).exp()
     y.sum().backward()
     return y.grad_fn._saved_result
+
+
+@over_the_wire_only(Client.SAVED)
+def hooks_of_one_saved_value(torch):
+    x = leaf(torch)
+    y = x * x
+    raw = y.grad_fn._raw_saved_self
+    raw.register_hooks(lambda t: t * 2, lambda t: t * 3)
+    kept = y.grad_fn._saved_self
+    y.sum().backward()
+    z = x.exp()
+    z.grad_fn._raw_saved_result.register_hooks(lambda t: t.tolist(), lambda values: torch.tensor(values))
+    z.sum().backward()
+    return kept, x.grad
+
+
+@over_the_wire_only(Client.SAVED)
+def hooks_of_a_saved_value_keep_the_history(torch):
+    x = leaf(torch)
+    y = (x + 1) ** 3
+    y.grad_fn._raw_saved_self.register_hooks(lambda t: t, lambda t: t)
+    (g,) = torch.autograd.grad(y.sum(), x, create_graph=True)
+    return torch.autograd.grad(g.sum(), x)
+
+
+@over_the_wire_only(Client.SAVED)
+@refused(RuntimeError, "already been set")
+def hooks_of_a_saved_value_twice(torch):
+    y = leaf(torch) ** 2
+    raw = y.grad_fn._raw_saved_self
+    raw.register_hooks(lambda t: t, lambda t: t)
+    raw.register_hooks(lambda t: t, lambda t: t)
+
+
+@over_the_wire_only(Client.SAVED)
+@refused(RuntimeError, "after it has been freed")
+def hooks_of_a_freed_value(torch):
+    y = leaf(torch) ** 2
+    y.sum().backward()
+    y.grad_fn._raw_saved_self.register_hooks(lambda t: t, lambda t: t)
+
+
+@over_the_wire_only(Client.SAVED)
+@refused(RuntimeError, "modifying its input in place")
+def a_late_pack_hook_that_writes(torch):
+    y = leaf(torch).exp()
+    y.grad_fn._raw_saved_result.register_hooks(lambda t: t.mul_(2), lambda t: t)
+
+
+@over_the_wire_only(Client.SAVED)
+@refused(TypeError, "incompatible function arguments")
+def hooks_that_are_no_functions(torch):
+    y = leaf(torch) ** 2
+    y.grad_fn._raw_saved_self.register_hooks(1, 2)
+
+
+@over_the_wire_only(Client.SAVED)
+@refused(RuntimeError, "Trying to create a SavedTensor object from Python is forbidden")
+def a_saved_tensor_from_python(torch):
+    torch.autograd.SavedTensor()
+
+
+@over_the_wire_only(Client.SAVED)
+def a_value_in_a_checkpoint_is_computed_again_each_time(torch):
+    x, count = leaf(torch), []
+    checkpoint = import_module(f"{torch.__name__}.utils.checkpoint").checkpoint
+    y = checkpoint(lambda t: (count.append(1), t.exp())[1], x, use_reentrant=False)
+    values = [y.grad_fn._saved_result.tolist() for _ in range(2)]
+    between = len(count)
+    y.sum().backward()
+    return values, between, len(count), x.grad
+
+
+def _product(torch, contexts=None):
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, y):
+            ctx.note = "kept"
+            result = x * y
+            ctx.save_for_backward(x, None, y, result)
+            return result
+
+        @staticmethod
+        def backward(ctx, gradient):
+            x, _, y, _ = ctx.saved_tensors
+            if contexts is not None:
+                contexts.append((ctx, x, y))
+            return gradient * y, gradient * x
+
+    return Product
+
+
+@over_the_wire_only(Client.SAVED)
+def a_functions_node_has_its_contexts_attributes(torch):
+    x, y = leaf(torch), torch.full((3,), 2.0)
+    node = _product(torch).apply(x, y).grad_fn
+    return node.note, node.needs_input_grad, node.saved_tensors, node._raw_saved_tensors[1] is None
+
+
+@over_the_wire_only(Client.SAVED)
+def saved_tensors_of_a_function_are_the_objects(torch):
+    x, y, found = leaf(torch), torch.full((3,), 2.0), []
+    result = _product(torch, found).apply(x, y)
+    result.sum().backward(retain_graph=True)
+    again = result.grad_fn.saved_tensors
+    return [one is x and other is y for _, one, other in found], again, again[3].grad_fn is result.grad_fn
+
+
+@over_the_wire_only(Client.SAVED)
+@refused(RuntimeError, "directly access saved tensors after they have already been freed")
+def saved_tensors_of_a_function_after_backward(torch):
+    found = []
+    result = _product(torch, found).apply(leaf(torch), torch.ones(3))
+    result.sum().backward()
+    return found[0][0].saved_tensors
+
+
+@over_the_wire_only(Client.SAVED)
+@refused(RuntimeError, "None is forbidden")
+def hooks_of_what_a_function_did_not_save(torch):
+    result = _product(torch).apply(leaf(torch), torch.ones(3))
+    result.grad_fn._raw_saved_tensors[1].register_hooks(lambda t: t, lambda t: t)
+
+
+@over_the_wire_only(Client.SAVED)
+def hooks_of_what_a_function_saved(torch):
+    x = leaf(torch)
+    result = _product(torch).apply(x, torch.full((3,), 2.0))
+    result.grad_fn._raw_saved_tensors[2].register_hooks(lambda t: t * 5, lambda t: t)
+    result.sum().backward()
+    return x.grad
+
+
+@over_the_wire_only(Client.SAVED)
+@refused(RuntimeError, "already unpacked once")
+def saved_tensors_read_twice_in_a_checkpoint(torch):
+    class Twice(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * ctx.saved_tensors[0] * ctx.saved_tensors[0]
+
+    checkpoint = import_module(f"{torch.__name__}.utils.checkpoint").checkpoint
+    checkpoint(lambda t: Twice.apply(t.sin()), leaf(torch), use_reentrant=False).sum().backward()
+
+
+@over_the_wire_only(Client.SAVED)
+def a_node_has_one_object(torch):
+    x = leaf(torch)
+    y = x.exp()
+    z = (y * 2) + y
+    node = z.grad_fn
+    (product, _), (power, _) = node.next_functions
+    return (
+        power is y.grad_fn,
+        product is node.next_functions[0][0],
+        product.next_functions[0][0] is power,
+        y.grad_fn is y.grad_fn._saved_result.grad_fn,
+        product is power,
+    )

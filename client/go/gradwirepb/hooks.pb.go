@@ -1110,10 +1110,15 @@ type SavedValueRequest struct {
 	// The node's GraphNode.id; 0 is the node that made the tensor.
 	Node uint64 `protobuf:"varint,4,opt,name=node,proto3" json:"node,omitempty"`
 	// The value's name in the op's derivative formulas. PyTorch's names "self" and "result" work, too.
-	// "variable" is the leaf of an AccumulateGrad node.
+	// "variable" is the leaf of an AccumulateGrad node, "saved_tensors" all that a custom function saved.
 	Name string `protobuf:"bytes,5,opt,name=name,proto3" json:"name,omitempty"`
 	// The tensors that the client kept, in the order of SavedValueResponse.hooks of the request before.
-	Unpacked      []uint64 `protobuf:"fixed64,6,rep,packed,name=unpacked,proto3" json:"unpacked,omitempty"`
+	Unpacked []uint64 `protobuf:"fixed64,6,rep,packed,name=unpacked,proto3" json:"unpacked,omitempty"`
+	// Hooks that keep the value from now on: a number for each of its tensors, as in PackSaved. With 0 the server keeps
+	// the tensor. The answer has no tensors then.
+	Pack []uint64 `protobuf:"fixed64,7,rep,packed,name=pack,proto3" json:"pack,omitempty"`
+	// The checkpoint that was computed again for the request: what its nodes got back is dropped after the answer.
+	Recomputed    uint64 `protobuf:"fixed64,8,opt,name=recomputed,proto3" json:"recomputed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1190,19 +1195,38 @@ func (x *SavedValueRequest) GetUnpacked() []uint64 {
 	return nil
 }
 
+func (x *SavedValueRequest) GetPack() []uint64 {
+	if x != nil {
+		return x.Pack
+	}
+	return nil
+}
+
+func (x *SavedValueRequest) GetRecomputed() uint64 {
+	if x != nil {
+		return x.Recomputed
+	}
+	return 0
+}
+
 // The value.
 type SavedValueResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Whether the node has a saved value of that name.
 	Known bool `protobuf:"varint,1,opt,name=known,proto3" json:"known,omitempty"`
-	// The tensors with their history; several if the value is a list. The client releases the ids. TensorSpec.same_as tells
-	// the id of a tensor that already had one.
+	// The tensors with their history; several if the value is a list, id 0 for none. The client releases the ids.
+	// TensorSpec.same_as tells the id of a tensor that already had one.
 	Tensors []*TensorSpec `protobuf:"bytes,2,rep,name=tensors,proto3" json:"tensors,omitempty"`
 	// Whether the value is a list.
 	Several bool `protobuf:"varint,3,opt,name=several,proto3" json:"several,omitempty"`
 	// Set if the client keeps part of the value: the numbers of the kept tensors. Then `tensors` is empty: repeat the
 	// request with `unpacked`.
-	Hooks         []uint64 `protobuf:"fixed64,4,rep,packed,name=hooks,proto3" json:"hooks,omitempty"`
+	Hooks []uint64 `protobuf:"fixed64,4,rep,packed,name=hooks,proto3" json:"hooks,omitempty"`
+	// Set if a checkpoint dropped the value: its number. Then `tensors` is empty: compute the checkpoint again, and repeat
+	// the request with `recomputed`.
+	Checkpoint uint64 `protobuf:"fixed64,5,opt,name=checkpoint,proto3" json:"checkpoint,omitempty"`
+	// The GraphNode.id of the node that made each tensor, 0 for a leaf.
+	Nodes         []uint64 `protobuf:"varint,6,rep,packed,name=nodes,proto3" json:"nodes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1261,6 +1285,20 @@ func (x *SavedValueResponse) GetSeveral() bool {
 func (x *SavedValueResponse) GetHooks() []uint64 {
 	if x != nil {
 		return x.Hooks
+	}
+	return nil
+}
+
+func (x *SavedValueResponse) GetCheckpoint() uint64 {
+	if x != nil {
+		return x.Checkpoint
+	}
+	return 0
+}
+
+func (x *SavedValueResponse) GetNodes() []uint64 {
+	if x != nil {
+		return x.Nodes
 	}
 	return nil
 }
@@ -1345,7 +1383,7 @@ const file_gradwire_v1_hooks_proto_rawDesc = "" +
 	"\aoutputs\x18\x05 \x03(\x06R\aoutputs\x12\x14\n" +
 	"\x05hooks\x18\x06 \x03(\x06R\x05hooks\"D\n" +
 	"\x11PackSavedResponse\x12/\n" +
-	"\x06values\x18\x01 \x03(\v2\x17.gradwire.v1.TensorSpecR\x06values\"\xad\x01\n" +
+	"\x06values\x18\x01 \x03(\v2\x17.gradwire.v1.TensorSpecR\x06values\"\xe1\x01\n" +
 	"\x11SavedValueRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -1354,12 +1392,20 @@ const file_gradwire_v1_hooks_proto_rawDesc = "" +
 	"\x06tensor\x18\x03 \x01(\x06R\x06tensor\x12\x12\n" +
 	"\x04node\x18\x04 \x01(\x04R\x04node\x12\x12\n" +
 	"\x04name\x18\x05 \x01(\tR\x04name\x12\x1a\n" +
-	"\bunpacked\x18\x06 \x03(\x06R\bunpacked\"\x8d\x01\n" +
+	"\bunpacked\x18\x06 \x03(\x06R\bunpacked\x12\x12\n" +
+	"\x04pack\x18\a \x03(\x06R\x04pack\x12\x1e\n" +
+	"\n" +
+	"recomputed\x18\b \x01(\x06R\n" +
+	"recomputed\"\xc3\x01\n" +
 	"\x12SavedValueResponse\x12\x14\n" +
 	"\x05known\x18\x01 \x01(\bR\x05known\x121\n" +
 	"\atensors\x18\x02 \x03(\v2\x17.gradwire.v1.TensorSpecR\atensors\x12\x18\n" +
 	"\aseveral\x18\x03 \x01(\bR\aseveral\x12\x14\n" +
-	"\x05hooks\x18\x04 \x03(\x06R\x05hooks*b\n" +
+	"\x05hooks\x18\x04 \x03(\x06R\x05hooks\x12\x1e\n" +
+	"\n" +
+	"checkpoint\x18\x05 \x01(\x06R\n" +
+	"checkpoint\x12\x14\n" +
+	"\x05nodes\x18\x06 \x03(\x04R\x05nodes*b\n" +
 	"\bPackStep\x12\x19\n" +
 	"\x15PACK_STEP_UNSPECIFIED\x10\x00\x12\x13\n" +
 	"\x0fPACK_STEP_BEGIN\x10\x01\x12\x12\n" +

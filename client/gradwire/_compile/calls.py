@@ -19,7 +19,7 @@ from gradwire._tensor import ops
 from gradwire._tensor.batching import REGION
 
 # Attributes that this package sets on tensors.
-OURS = frozenset(("_view", "_owner"))
+OURS = frozenset(("_view", "_owner", "_function_context", "_node_id"))
 
 
 class FunctionCall:

@@ -11,10 +11,10 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from gradwire._base.errors import GradwireTypeError, refuse, two_sessions
+from gradwire._base.errors import refuse
 from gradwire._base.modes import GRAD_ENABLED, no_grad
 from gradwire._graph import commands
-from gradwire._graph.hook_runner import HookArguments
+from gradwire._graph.saved_tensors import unpacker
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import read_spec
 from gradwire._proxy.results import new_proxy
@@ -24,7 +24,7 @@ from gradwire._transport.wire import Value
 from gradwire.v1 import hooks_pb2, service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.protocols import HookCallback, SessionProtocol
+    from gradwire._proxy.protocols import SessionProtocol
 
 _T = TypeVar("_T")
 
@@ -130,24 +130,9 @@ def _shown_to(pair: Pair, session: SessionProtocol, number: int, outputs: Sequen
         with no_grad():
             packed = pair.pack(values.pop())
         hook = next(session.ids)
-        session.hooks[hook] = _unpacker(session, pair.unpack, packed)
+        session.hooks[hook] = unpacker(session, pair.unpack, packed)
         hooks.append(hook)
     return hooks
-
-
-def _unpacker(session: SessionProtocol, unpack: Callable[[Any], Any], packed: Any) -> HookCallback:
-    def run(hook_arguments: HookArguments) -> Sequence[Any]:
-        value = unpack(packed)
-        if not isinstance(value, Handle):
-            raise GradwireTypeError(
-                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
-                f"{type(value).__name__}"
-            )
-        if value._session is not session:
-            raise two_sessions("unpack_hook", session, value._session)
-        return (value,)
-
-    return run
 
 
 def _command(number: int, step: Any, outputs: Sequence[int], hooks: Sequence[int]) -> service_pb2.Command:

@@ -52,6 +52,10 @@ class Pass:
 CURRENT_PASS: ContextVar[Pass | None] = ContextVar("gradwire_pass", default=None)
 
 
+#: Whether a checkpoint's function is running, to be computed again in backward.
+IN_CHECKPOINT: ContextVar[bool] = ContextVar("gradwire_in_checkpoint", default=False)
+
+
 class HookArguments:
     """The arguments of a hook call. `others`: for AFTER the outputs' gradients, for a function its saved values."""
 
@@ -105,14 +109,17 @@ def run_hooks(
 
 
 def _run(session: SessionProtocol, call: types_pb2.HookCall, create_graph: bool) -> Sequence[Any] | None:
-    gradients, others = ([known_or_new(session, spec, {}) for spec in specs] for specs in (call.gradients, call.others))
+    runner = session.hooks.get(call.hook)
+    near: dict[int, Any] = getattr(runner, "near", dict)()
+    gradients, others = (
+        [known_or_new(session, spec, near) for spec in specs] for specs in (call.gradients, call.others)
+    )
     leaf = None
     if call.HasField("leaf"):
         leaf = session.watched.get(call.leaf.id)
         if leaf is None:
             leaf = new_proxy(session, call.leaf.id, read_spec(call.leaf))
         mark_gradients([leaf], UNKNOWN if create_graph else PRESENT)
-    runner = session.hooks.get(call.hook)
     if runner is None:
         raise refuse(
             "this backward reaches a hook or custom function that only another client of the session can run",

@@ -187,6 +187,12 @@ class HookOfTensor:
             errors_pb2.REASON_NOT_SUPPORTED,
         )
 
+    def near(self) -> dict[int, Any]:
+        """The tensors that the hook's arguments may be."""
+        held = self._held()
+        found: dict[int, Any] = {} if held is None else getattr(held.calls[id(self)], "near", dict)()
+        return found
+
     def __del__(self) -> None:
         held = self._held()
         if held is not None:

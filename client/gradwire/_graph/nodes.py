@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireTypeError
 from gradwire._graph.graph import Graph, GraphLeaf, GraphNode
-from gradwire._graph.hook_runner import HookArguments
 from gradwire._graph.hooks import RemovableHandle, hook_after, hook_before
+from gradwire._graph.saved_tensors import raw_saved_value, saved_value
 from gradwire._proxy.handle import UNKNOWN, Handle
 from gradwire._proxy.memo import read_spec
-from gradwire._proxy.results import new_proxy
 from gradwire._proxy.shadow_graph import forget_dropped_leaves
 from gradwire._session.nodes import fetch_nodes
-from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2, types_pb2
+from gradwire.v1 import commands_pb2
 
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import SessionProtocol
@@ -80,17 +79,34 @@ class Node:
             raise AttributeError(f"'{self._name}' object has no attribute 'variable'")
         known = self._root._session.watched.get(message.leaf.id)
         if known is None:
-            known = _saved_value(self, "variable")
+            known = saved_value(self, "variable")
             known._grad = UNKNOWN
             forget_dropped_leaves(self._root._edge)
         return known
 
     def __getattr__(self, name: str) -> Any:
-        """`_saved_<name>`: the value saved under that name, a tensor or a tuple of tensors."""
-        found = _saved_value(self, name.removeprefix("_saved_")) if name.startswith("_saved_") else None
+        """`_saved_<name>`: the value saved under that name. `_raw_saved_<name>`: what stands for it, for hooks.
+
+        The node of a custom function has the attributes of its context, as in PyTorch.
+        """
+        found = None
+        if name.startswith("_saved_"):
+            found = saved_value(self, name.removeprefix("_saved_"))
+        elif name.startswith("_raw_saved_"):
+            key = name.removeprefix("_raw_saved_")
+            found = raw_saved_value(self, "saved_tensors" if key == "tensors" else key)
+        elif not name.startswith("__"):
+            edge, context = self._root.__dict__.get("_function_context", (None, None))
+            if context is not None and edge is self._edge and self._node_id in (0, self._root_id()):
+                return getattr(context, name)
         if found is None:
-            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+            raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name)
         return found
+
+    def _root_id(self) -> int:
+        """The id of the root tensor's own node, if it is known."""
+        held = self._root.__dict__.get("_nodes")
+        return -1 if held is None or held[0] is not self._edge else int(held[1].root)
 
     def _load(self) -> commands_pb2.GraphNode:
         if self._message is None:
@@ -101,8 +117,12 @@ class Node:
 
     def _neighbour(self, node_id: int) -> Node:
         message = _nodes_of(self._root).by_id[node_id]
-        found = class_of(message.name)(message.name, self._root, node_id)
-        found._message = message
+        held = _held(self._root._session, message.name)
+        found = held.find(node_id)
+        if found is None:
+            found = class_of(message.name)(message.name, self._root, node_id)
+            found._message = message
+            held.numbered[node_id] = found
         return found
 
     def __eq__(self, other: object) -> bool:
@@ -121,29 +141,29 @@ class Node:
         return f"<{self._name} object at {id(self):#x}>"
 
 
-def _saved_value(node: Node, name: str) -> Any:
-    """A node's saved value, unpacked by the user's hooks if there are any; None if the name is unknown."""
-    session = node._root._session
-    request = hooks_pb2.SavedValueRequest(tensor=node._root._id, node=node._number(), name=name)
-    answer = session.wait(service_pb2.Command(saved_value=request)).saved_value
-    kept = [session.hooks[hook](HookArguments((), (), None)) for hook in answer.hooks]
-    if kept:
-        request.unpacked.extend([each._id for given in kept for each in given or ()])
-        answer = session.wait(service_pb2.Command(saved_value=request)).saved_value
-    if not answer.known:
-        return None
-    tensors = [_known_or_new(node, spec) for spec in answer.tensors]
-    return tuple(tensors) if answer.several else tensors[0]
+class _HeldNodes:
+    """The node objects of one class that a program holds: a node has one object as long as it is held."""
+
+    def __init__(self) -> None:
+        self.numbered: weakref.WeakValueDictionary[int, Node] = weakref.WeakValueDictionary()
+        #: Those whose id was not asked for yet, by the object's.
+        self.others: weakref.WeakValueDictionary[int, Node] = weakref.WeakValueDictionary()
+
+    def find(self, node_id: int) -> Node | None:
+        """The object of a node. Asks for the ids that are not known yet."""
+        for each in list(self.others.values()):
+            self.others.pop(id(each), None)
+            if each._root._edge is each._edge and not each._root._spec.outdated:
+                self.numbered.setdefault(each._load().id, each)
+        return self.numbered.get(node_id)
 
 
-def _known_or_new(node: Node, spec: types_pb2.TensorSpec) -> Any:
-    session = node._root._session
-    known = session.watched.get(spec.same_as)
-    if known is not None:
-        session.released.append(spec.id)
-        return known
-    read = read_spec(spec)
-    return new_proxy(session, spec.id, read, None if read.is_leaf else node._edge)
+_HELD: weakref.WeakKeyDictionary[SessionProtocol, dict[str, _HeldNodes]] = weakref.WeakKeyDictionary()
+
+
+def _held(session: SessionProtocol, name: str) -> _HeldNodes:
+    of_session = _HELD.setdefault(session, {})
+    return of_session.setdefault(name, _HeldNodes())
 
 
 class _Nodes:
@@ -182,7 +202,17 @@ def grad_fn_of(tensor: Handle) -> Node | None:
     edge, held = tensor.__dict__.get("_grad_fn", (None, None))
     node: Node | None = held() if held is not None and edge is tensor._edge else None
     if node is None:
+        objects = _held(tensor._session, name)
         node = class_of(name)(name, tensor)
+        # Where a program came to the same node by another way, it has that way's object.
+        edge, node_id = tensor.__dict__.get("_node_id", (None, 0))
+        if edge is tensor._edge and node_id:
+            node._node_id = node_id
+            node = objects.find(node_id) or objects.numbered.setdefault(node_id, node)
+        elif objects.numbered:
+            node = objects.find(node._load().id) or node
+        if id(node) not in objects.others and objects.numbered.get(node._node_id) is not node:
+            objects.others[id(node)] = node
         # A weak reference, because the node references the tensor.
         tensor.__dict__["_grad_fn"] = (tensor._edge, weakref.ref(node))
     return node

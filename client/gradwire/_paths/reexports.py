@@ -96,7 +96,8 @@ REEXPORTS: dict[str, str] = {
     "autograd.profiler_util": "profiler._events EventList=profiler._event_list.EventList "
     "_format_time=profiler._events.format_time",
     "autograd": "_profiler_enabled=profiler.profiler_enabled kineto_available=profiler.kineto_available torch=. "
-    "is_multithreading_enabled=autograd.grad_mode.is_multithreading_enabled",
+    "is_multithreading_enabled=autograd.grad_mode.is_multithreading_enabled "
+    "SavedTensor=_graph.saved_tensors.SavedTensor",
     "profiler.profiler": "profiler",
     "distributions.distribution": "distributions",
     "distributions.utils": "distributions._utils",
@@ -115,7 +116,8 @@ REEXPORTS: dict[str, str] = {
     "_C._functions": "AccumulateGrad=autograd._nodes.AccumulateGrad UndefinedGrad=autograd._nodes.UndefinedGrad "
     "DelayedError=autograd._nodes.DelayedError",
     "_C._autograd": "_saved_tensors_hooks_is_enabled=_functions.saved_tensor_hooks._saved_tensors_hooks_is_enabled "
-    "_get_current_graph_task_keep_graph=autograd._nodes.current_graph_task_keep_graph",
+    "_get_current_graph_task_keep_graph=autograd._nodes.current_graph_task_keep_graph "
+    "SavedTensor=_graph.saved_tensors.SavedTensor",
     "_C": "_current_graph_task_id=autograd._nodes.current_graph_task_id "
     "is_grad_enabled=_base.modes.is_grad_enabled _WeakTensorRef=autograd._nodes.WeakTensorRef "
     "_set_fwd_grad_enabled=autograd.forward_ad.set_fwd_grad_enabled "

@@ -32,14 +32,16 @@ class StorageState:
     """State shared by tensors with the same storage.
 
     `version` counts in-place changes, and `changes` counts all changes. A tensor that has not seen all of them is
-    refreshed before use. `left` says whether the base left the graph. Then only the server knows its views' history.
+    refreshed before use. `owner` describes the tensor that the memory was made for, if known. `left` says whether the
+    base left the graph. Then only the server knows its views' history.
     `dual` says that a tensor of the storage has or had a tangent. After an in-place change only the server knows whose.
     """
 
-    __slots__ = ("__weakref__", "changes", "dual", "left", "version")
+    __slots__ = ("__weakref__", "changes", "dual", "left", "owner", "version")
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Spec | None = None) -> None:
         self.changes = 0
+        self.owner = owner
         self.dual = False
         self.left = False
         self.version = 0

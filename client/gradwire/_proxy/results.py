@@ -137,7 +137,7 @@ def share_storage(made: Handle, source: Handle) -> StorageState:
     """Let a tensor share its source's storage, and so its version."""
     storage = source._storage
     if storage is None:
-        storage = source._storage = StorageState()
+        storage = source._storage = StorageState(source._spec)
         source._changes_seen = storage.changes
     made._storage = storage
     made._changes_seen = storage.changes
@@ -155,7 +155,7 @@ def update_strides(target: Handle, spec: Spec, edges: list[Edge], recorded: bool
         return
     storage = target._storage
     if storage is None:
-        storage = target._storage = StorageState()
+        storage = target._storage = StorageState(target._spec)
     storage.version += 1
     storage.changes += 1
     target._changes_seen = storage.changes

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import itertools
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -116,6 +117,8 @@ class UntypedStorage:
         view = tensor.__dict__.get("_view")
         self._base: Tensor = tensor if view is None else view.base
         self._address = address(tensor)
+        # A detached tensor is no view, but may show a part of the memory of another.
+        self._owner = None if view is not None else memory_of(tensor).owner
         self.device = tensor.device
 
     @staticmethod
@@ -136,7 +139,9 @@ class UntypedStorage:
 
     def nbytes(self) -> int:
         """Its size in bytes."""
-        return self._base.nbytes
+        owner = self._owner
+        shown = math.prod(owner.shape) * owner.dtype.itemsize if owner is not None else 0
+        return max(shown, self._base.nbytes)
 
     size = __len__ = nbytes
 

@@ -99,6 +99,10 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
                 raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name)
             raise absent("Tensor", name, lambda: (one for one in dir(Tensor) if not one.startswith("_")))
 
+    def __dir__(self) -> list[str]:
+        """The names of attributes; not those that only some tensors have."""
+        return [name for name in super().__dir__() if name not in ("_item", "_changes_seen")]
+
     # Description.
 
     @property
@@ -449,7 +453,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         spec = self._fresh()
         if spec.is_view:
             raise refuse("Can't detach views in-place. Use detach() instead.")
-        if spec.requires_grad:
+        if spec.requires_grad or spec.tangents:
             with no_grad():
                 _call("detach_", (self,))
             if self._storage is not None:

@@ -158,7 +158,7 @@ def show(source: Any, is_parameter: bool = False, prefix: str | None = None, fac
         shape=tuple(spec.shape),
         device=spec.device_name,
         requires_grad=spec.requires_grad,
-        grad_fn=spec.grad_fn or None,
+        grad_fn="Invalid" if source._fresh().outdated else spec.grad_fn or None,
         is_parameter=is_parameter,
         default_dtype=dtypes.get_default_dtype().name if prefix is None else spec.dtype.name,
         summarized=summarized,
@@ -194,7 +194,7 @@ def show_html(source: Any, is_parameter: bool = False) -> str:
         shape=tuple(spec.shape),
         device=spec.device_name,
         requires_grad=spec.requires_grad,
-        grad_fn=spec.grad_fn or None,
+        grad_fn="Invalid" if source._fresh().outdated else spec.grad_fn or None,
         summarized=summarized,
         is_parameter=is_parameter,
     )

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from gradwire._base.errors import GradwireValueError, refuse
 from gradwire._base.modes import is_inference_mode_enabled
 from gradwire._proxy.dual_levels import DUAL_LEVELS, DualLevel
+from gradwire._proxy.results import share_storage
 from gradwire._proxy.transforms import unbatched
 from gradwire._tensor import ops
 from gradwire._tensor.batching import BATCHING, DISPATCH
@@ -75,10 +76,19 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             raise GradwireValueError(f"Expected {name} to be floating point or complex, but got: {each.dtype}")
     if is_inference_mode_enabled():
         return tensor
-    made = dual_at(opened, tensor, tangent)
-    if tangent._spec.strides == tensor._spec.strides:  # PyTorch copies a tangent of another layout
+    alike = _laid_out_alike(tensor, tangent)
+    made = dual_at(opened, tensor, tangent if alike else tangent.clone())
+    if alike:
         made.__dict__["_given_tangent"] = (opened, tangent, _changes(made))
     return made
+
+
+def _laid_out_alike(tensor: Tensor, tangent: Tensor) -> bool:
+    """Whether a tangent has a tensor's strides, and as much memory unless one is batched. PyTorch copies others."""
+    if tangent._spec.strides != tensor._spec.strides:
+        return False
+    batched = any(unbatched(each) is not each for each in (tensor, tangent))
+    return batched or tangent.storage().size() == tensor.storage().size()
 
 
 def _changes(tensor: Tensor) -> int:
@@ -98,7 +108,10 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     of_level, tangent, changes = tensor.__dict__.get("_given_tangent", (None, None, 0))
     if of_level is not opened or (tangent.requires_grad and changes != _changes(tensor)):
         tangent = tangent_at(opened, tensor)
-    return UnpackedDualTensor(primal_at(opened, tensor), tangent)
+    primal = primal_at(opened, tensor)
+    if unbatched(tensor) is tensor and primal._storage is None:
+        share_storage(primal, tensor)
+    return UnpackedDualTensor(primal, tangent)
 
 
 def _level(number: int | None) -> DualLevel | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import inspect
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import Any, TypeVar
@@ -20,7 +21,7 @@ from gradwire._base.refused import refusal
 from gradwire._functions.saved_tensor_hooks import packing
 from gradwire._functions.stored_values import StoredValues, split_values
 from gradwire._graph import commands
-from gradwire._graph.hook_runner import CURRENT_PASS, HookArguments
+from gradwire._graph.hook_runner import CURRENT_PASS, IN_CHECKPOINT, HookArguments
 from gradwire._graph.hooks import HeldHooks, HookOfTensor
 from gradwire._graph.nodes import Node, class_of
 from gradwire._graph.sparse_gradients import kept_from_server, note_leaves
@@ -39,6 +40,16 @@ from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2
 
 _F = TypeVar("_F", bound="Callable[..., Any]")
 
+_READ_TWICE = (
+    "torch.utils.checkpoint: Unpack is being triggered for a tensor that was already unpacked once. If you are calling "
+    "ctx.saved_tensors in backward, make sure to do so only once. Otherwise please open an issue with details on your "
+    "use case."
+)
+
+
+def _nothing() -> None:
+    """The output of a function that was not recorded."""
+
 
 class FunctionCtx:
     """What forward leaves for backward (torch.autograd.function.FunctionCtx); any attribute may be set, too."""
@@ -53,6 +64,13 @@ class FunctionCtx:
         self._for_jvp: tuple[Any, ...] = ()
         self._changed_inputs = False
         self._saved: tuple[Any, ...] | None = None
+        #: What a backward that kept the graph got, if it holds no result of the function.
+        self._kept: tuple[Any, ...] | None = None
+        #: An output, whose node has the saved values after forward.
+        self._output: Callable[[], Any] = _nothing
+        self._references: tuple[weakref.ref[Any], ...] = ()
+        self._in_checkpoint = False
+        self._reads = 0
         self._dirty: tuple[Any, ...] = ()
         self._constant: tuple[Any, ...] = ()
         self._constant_places: frozenset[int] = frozenset()
@@ -66,14 +84,32 @@ class FunctionCtx:
                 )
         self._to_save = tensors
 
+    def saved_objects(self) -> dict[int, Any]:
+        """The objects that were saved and still exist, by id: backward gets these, where they are the values."""
+        return {each._id: each for reference in self._references if (each := reference()) is not None}
+
     def save_for_forward(self, *tensors: Tensor | None) -> None:
         """Save inputs, outputs or others for jvp, which gets them as `saved_tensors`, and none of backward's."""
         self._for_jvp = tensors
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """The saved tensors, with their history."""
-        return self._to_save if self._saved is None else self._saved
+        """The saved tensors, with their history.
+
+        Raises RuntimeError after backward has freed them, and in a checkpoint if one backward reads them twice.
+        """
+        if self._saved is not None:
+            self._reads += 1
+            if self._in_checkpoint and self._reads > 1:
+                raise refuse(_READ_TWICE)
+            return self._saved
+        output = self._output()
+        if output is not None and output.__dict__.get("_function_context", (None,))[0] is output._edge:
+            made: tuple[Any, ...] = output.grad_fn._saved_saved_tensors
+            return made
+        if self._kept is not None:
+            return self._kept
+        return self._to_save
 
     @property
     def saved_variables(self) -> tuple[Any, ...]:
@@ -311,17 +347,24 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
         if not ctx._materialize_non_diff_grads and any(each is other for other in ctx._constant)
     ]
 
-    # Holds no tensor: the node holds them all.
+    keeps = not any(each is other for each in ctx._to_save for other in outputs if other is not None)
+
+    # Holds no result of the function: the node holds what was saved.
     def run(hook_arguments: HookArguments) -> Sequence[Any]:
         gradients = [None if place in undefined else each for place, each in enumerate(hook_arguments.gradients)]
-        ctx._saved = rebuild(hook_arguments.others)
+        ctx._saved, ctx._reads = rebuild(hook_arguments.others), 0
         try:
             made = _checked(name, _formula(cls)(ctx, *gradients), wanted)
             current = CURRENT_PASS.get()
             return made if current is None else kept_from_server(made, leaves, current.sparse, name)
         finally:
+            this = CURRENT_PASS.get()
+            ctx._kept = ctx._saved if keeps and this is not None and this.keeps_graph else None
             ctx._saved = None
 
+    run.near = ctx.saved_objects  # type: ignore[attr-defined]
+    ctx._references = tuple([weakref.ref(each) for each in ctx._to_save if each is not None])
+    ctx._in_checkpoint = IN_CHECKPOINT.get()
     session.hooks[number] = run
     try:
         packing(
@@ -332,6 +375,10 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
     except BaseException:
         session.hooks.pop(number, None)
         raise
+    for each in outputs:
+        if each is not None and each._spec.grad_fn and not each._spec.is_leaf:
+            each.__dict__["_function_context"] = (each._edge, ctx)
+            ctx._output = weakref.ref(each)
     _hold_derivative(session, number, outputs, dirty)
 
 

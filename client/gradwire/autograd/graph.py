@@ -106,7 +106,8 @@ class saved_tensors_hooks:
         self._entered[-1].__enter__()
 
     def __exit__(self, *exc: object) -> None:
-        self._entered.pop().__exit__(None, None, None)
+        if self._entered:  # PyTorch takes an exit too many, too
+            self._entered.pop().__exit__(None, None, None)
 
 
 class save_on_cpu(saved_tensors_hooks):

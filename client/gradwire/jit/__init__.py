@@ -195,6 +195,8 @@ def _overload(fn: F) -> F:
 
 _overload_method = _overload
 _script_if_tracing = script_if_tracing
+_fork = fork
+_wait = wait
 
 
 def _copy_to_script_wrapper(fn: F) -> F:

@@ -18,7 +18,7 @@ from gradwire._functions.backward import grad
 from gradwire._functions.create import zeros
 from gradwire._functions.saved_tensor_hooks import check_enabled, in_force
 from gradwire._graph import commands
-from gradwire._graph.hook_runner import CURRENT_PASS, HookArguments
+from gradwire._graph.hook_runner import CURRENT_PASS, IN_CHECKPOINT, HookArguments
 from gradwire._proxy.handle import Handle
 from gradwire._session.sessions import current_session
 from gradwire._tensor.batching import REGION, restored
@@ -121,7 +121,11 @@ def checkpoint(
         _mark(session, number, begin, (), preserve_rng_state)
         try:
             with context, in_force(None):
-                result = function(*args, **kwargs)
+                token = IN_CHECKPOINT.set(not use_reentrant)
+                try:
+                    result = function(*args, **kwargs)
+                finally:
+                    IN_CHECKPOINT.reset(token)
             outputs = [each for each in _handles(result) if each._session is session]
         finally:
             _mark(session, number, end, outputs, preserve_rng_state)

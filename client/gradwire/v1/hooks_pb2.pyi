@@ -183,29 +183,37 @@ class PackSavedResponse(_message.Message):
     def __init__(self, values: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ...) -> None: ...
 
 class SavedValueRequest(_message.Message):
-    __slots__ = ("session_id", "request_id", "tensor", "node", "name", "unpacked")
+    __slots__ = ("session_id", "request_id", "tensor", "node", "name", "unpacked", "pack", "recomputed")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
     NODE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     UNPACKED_FIELD_NUMBER: _ClassVar[int]
+    PACK_FIELD_NUMBER: _ClassVar[int]
+    RECOMPUTED_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     request_id: str
     tensor: int
     node: int
     name: str
     unpacked: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., tensor: _Optional[int] = ..., node: _Optional[int] = ..., name: _Optional[str] = ..., unpacked: _Optional[_Iterable[int]] = ...) -> None: ...
+    pack: _containers.RepeatedScalarFieldContainer[int]
+    recomputed: int
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., tensor: _Optional[int] = ..., node: _Optional[int] = ..., name: _Optional[str] = ..., unpacked: _Optional[_Iterable[int]] = ..., pack: _Optional[_Iterable[int]] = ..., recomputed: _Optional[int] = ...) -> None: ...
 
 class SavedValueResponse(_message.Message):
-    __slots__ = ("known", "tensors", "several", "hooks")
+    __slots__ = ("known", "tensors", "several", "hooks", "checkpoint", "nodes")
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     TENSORS_FIELD_NUMBER: _ClassVar[int]
     SEVERAL_FIELD_NUMBER: _ClassVar[int]
     HOOKS_FIELD_NUMBER: _ClassVar[int]
+    CHECKPOINT_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
     known: bool
     tensors: _containers.RepeatedCompositeFieldContainer[_types_pb2.TensorSpec]
     several: bool
     hooks: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, known: bool = ..., tensors: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ..., several: bool = ..., hooks: _Optional[_Iterable[int]] = ...) -> None: ...
+    checkpoint: int
+    nodes: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, known: bool = ..., tensors: _Optional[_Iterable[_Union[_types_pb2.TensorSpec, _Mapping]]] = ..., several: bool = ..., hooks: _Optional[_Iterable[int]] = ..., checkpoint: _Optional[int] = ..., nodes: _Optional[_Iterable[int]] = ...) -> None: ...

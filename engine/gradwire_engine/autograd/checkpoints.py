@@ -93,6 +93,17 @@ class Region:
                 if region is not None:
                     region._await(old, new, inner)
 
+    def drop(self) -> None:
+        """Drop again what a recomputation gave to nodes that no backward has passed since."""
+        for waiting in self.nodes:
+            for reference in waiting:
+                node = reference()
+                if node is None or node.freed or node.hooks is None or node.hooks.again is not None:
+                    continue
+                if any(_tensors(node.saved)):
+                    node.saved = ()
+                    node.hooks.again = self
+
     def _await(self, old: Node, new: Node, places: dict[int, dict[int, int]]) -> None:
         """Let `old` wait for the same values as `new`, a node of this region. places: cache of nodes' indices."""
         known = places.setdefault(id(self), {})

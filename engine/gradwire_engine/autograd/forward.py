@@ -211,6 +211,10 @@ class ForwardMode(Duals):
         if kept:
             self._held[tensor] = kept
 
+    def drop(self, tensor: Tensor) -> None:
+        """Take a tensor's tangents away: it left the graph."""
+        self._held.pop(tensor, None)
+
     def _by_level(self, op: Op, args: tuple[Any, ...]) -> dict[Level, Given]:
         """The tangents of an op's differentiable inputs, by level."""
         found: dict[Level, Given] = {}

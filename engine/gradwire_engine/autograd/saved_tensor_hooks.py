@@ -23,6 +23,16 @@ from gradwire_engine.graph.tensor import Tensor, edge_of
 if TYPE_CHECKING:
     from gradwire_engine.core.dtypes import DType
 
+_CHANGED_BY_PACK = (
+    "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not be "
+    "modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if you need to "
+    "perform in-place operations on the input to a pack hook."
+)
+_PACKED_ALREADY = (
+    "Calling register_hooks on a saved tensor whose hooks have already been set. Hint: only one pair of hooks is "
+    "allowed at a time."
+)
+
 
 class Packed:
     """Placeholder in a node for a value that `callback` returns; keeps the node, shape, dtype and device."""
@@ -88,17 +98,41 @@ def pack(first: int, outputs: Sequence[Tensor], callbacks: Sequence[ExternalCall
     """Replace the values that `packable` listed by callbacks. Raises EngineError: RUNTIME if their number changed."""
     nodes = made_since(first, outputs)
     if sum(len(list(_saved_of(node.saved))) for node in nodes) != len(callbacks):
-        raise EngineError(
-            Reason.RUNTIME,
-            "A saved tensor pack hook is modifying its input in place. Tensors provided as input to pack hook can not "
-            "be modified by in-place operations as this can lead to unexpected side-effects. Please open an issue if "
-            "you need to perform in-place operations on the input to a pack hook.",
-        )
+        raise EngineError(Reason.RUNTIME, _CHANGED_BY_PACK)
     left = iter(callbacks)
     for node in nodes:
         if any(True for _ in _saved_of(node.saved)):
             node.saved = tuple([_replaced(value, left) for value in node.saved])
             hooks_of(node)  # so that backward treats it as a node with hooks
+
+
+def pack_value(node: Node, name: str, several: bool, callbacks: Sequence[ExternalCallback | None]) -> None:
+    """Replace the tensors of a saved value by callbacks; None leaves one as it is.
+
+    name: the value's, among those of the formulas; for others all values. several: whether it is a list.
+    Raises EngineError: RUNTIME for another number, a tensor that is packed, that is None, or that was changed in place.
+    """
+    names = node.saving_plan.names
+    place = names.index(name) if name in names else None
+    value = list(node.saved) if place is None else node.saved[place]
+    parts = value if several else [value]
+    if len(parts) != len(callbacks):
+        raise EngineError(Reason.RUNTIME, f"{node.name} saved {len(parts)} tensors, not {len(callbacks)}")
+    for part, callback in zip(parts, callbacks, strict=True):
+        if callback is None:
+            continue
+        if type(part) is Packed:
+            raise EngineError(Reason.RUNTIME, _PACKED_ALREADY)
+        if part is None:
+            raise EngineError(Reason.RUNTIME, "Calling register_hooks on a saved tensor with value None is forbidden")
+        if not _is_current(part):
+            raise EngineError(Reason.RUNTIME, _CHANGED_BY_PACK)
+    made = [part if one is None else Packed(part, one) for part, one in zip(parts, callbacks, strict=True)]
+    if place is None:
+        node.saved = tuple(made)
+    else:
+        node.saved = (*node.saved[:place], made if several else made[0], *node.saved[place + 1 :])
+    hooks_of(node)  # so that backward treats it as a node with hooks
 
 
 def holds_packed(saved: Sequence[Any]) -> bool:

@@ -145,6 +145,9 @@ class Duals:
     def hold(self, tensor: Any, tangents: Any) -> None:
         """Called with a tensor made of saved values, and the tangents saved with them."""
 
+    def drop(self, tensor: Any) -> None:
+        """Take a tensor's tangents away: it left the graph. Without a level there are none."""
+
     def make(self, primal: Any, tangent: Any, token: Any, depth: int) -> Any:
         """A view of a tensor with a tangent at a level, for which a tensor stands."""
         raise NotImplementedError

@@ -279,6 +279,7 @@ def leave_graph(target: Tensor) -> Tensor:
     set_gradient_edge(target, None, 0)
     target.requires_grad = False
     target.storage.history += 1
+    CURRENT.get().duals.drop(target)
     return target
 
 

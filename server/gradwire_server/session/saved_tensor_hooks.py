@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from gradwire.v1 import hooks_pb2, types_pb2
+from gradwire.v1 import hooks_pb2
 from gradwire_engine import Tensor
 from gradwire_engine.autograd.backward_pass import refuse_freed
 from gradwire_engine.autograd.checkpoints import RegionStart
-from gradwire_engine.autograd.saved_tensor_hooks import Packed, pack, packable
-from gradwire_engine.graph.graph import AccumulateGrad
+from gradwire_engine.autograd.saved_tensor_hooks import Packed, pack, pack_value, packable
+from gradwire_engine.graph.graph import AccumulateGrad, FunctionNode, Node
 from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_engine.graph.saved import Saved
 from gradwire_server.common.errors import Refusal
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _NAMES = {"self": "input", "result": "out"}  # our formulas' names by PyTorch's names
 _LEAF = "variable"  # what an AccumulateGrad node has
+_ALL = "saved_tensors"  # what a custom function saved
 
 
 def pack_saved(
@@ -59,44 +60,82 @@ def pack_saved(
 def saved_value(
     session: "Session", request: hooks_pb2.SavedValueRequest, answer: hooks_pb2.SavedValueResponse | None
 ) -> None:
-    """Show a value that a node saved."""
+    """Show a value that a node saved, and let the client keep it from now on if the request says so."""
     node = node_behind(session, session.tensor(request.tensor), request.node)
-    given = session.tensors(request.unpacked)
     if isinstance(node, AccumulateGrad):
         if answer is not None and request.name == _LEAF:
             answer.known = True
             session.check_room(1)
-            _show(session, answer.tensors.add(), node.variable)
+            _show(session, answer, node.variable)
         return
-    names = node.saving_plan.names
-    name = request.name if request.name in names else _NAMES.get(request.name, request.name)
-    if answer is None or name not in names:
+    name = _name_of(node, request.name)
+    if name is None:
+        return
+    region = None if node.hooks is None else node.hooks.again
+    if region is not None:
+        if answer is not None:
+            answer.known, answer.checkpoint = True, region.callback.number
+            session.hooks.reading = region
         return
     if node.freed:
         refuse_freed(node)
-    if not node.saved:
+    if not node.saved and name != _ALL:
         return
-    value = node.saved[names.index(name)]
+    value = list(node.saved) if name == _ALL else node.saved[node.saving_plan.names.index(name)]
     parts = value if isinstance(value, list) else [value]
-    if not all(isinstance(part, Saved | Packed) for part in parts):
+    if all(part is None or isinstance(part, Saved | Packed) for part in parts):
+        _tell(session, request, answer, node, name, parts, parts is value)
+    held, session.hooks.reading = session.hooks.reading, None
+    if held is not None and held.callback.number == request.recomputed:
+        held.drop()
+
+
+def _name_of(node: Any, name: str) -> str | None:
+    """The name in a node's formulas of what PyTorch calls by a name; None if it saved no such value."""
+    if name == _ALL:
+        return name if isinstance(node, FunctionNode) else None
+    names = node.saving_plan.names
+    known = name if name in names else _NAMES.get(name, name)
+    return known if known in names else None
+
+
+def _tell(
+    session: "Session",
+    request: hooks_pb2.SavedValueRequest,
+    answer: hooks_pb2.SavedValueResponse | None,
+    node: Node,
+    name: str,
+    parts: list[Any],
+    several: bool,
+) -> None:
+    """Pack a value as the request says, or answer with its tensors, or with the hooks that keep them."""
+    if answer is not None:
+        answer.known, answer.several = True, several
+    if request.pack:
+        pack_value(node, name, several, [ask_for(session, hook) if hook else None for hook in request.pack])
         return
-    answer.known, answer.several = True, parts is value
+    given = session.tensors(request.unpacked)
     asks: list[ExternalCallback] = [part.callback for part in parts if isinstance(part, Packed)]
     if len(given) != len(asks):
-        answer.hooks.extend([ask.number for ask in asks])
+        if answer is not None:
+            answer.hooks.extend([ask.number for ask in asks])
         return
     left = iter(given)
     tensors: list[Any] = []
     for part in parts:
-        whole: Saved = part.unpacked(node, [next(left)]) if isinstance(part, Packed) else part
-        tensors.append(whole.tensor(node, name))
+        whole = part.unpacked(node, [next(left)]) if isinstance(part, Packed) else part
+        tensors.append(None if whole is None else whole.tensor(node, name))
     session.check_room(len(tensors))
-    for tensor in tensors:
-        _show(session, answer.tensors.add(), tensor)
+    for tensor in tensors if answer is not None else ():
+        _show(session, answer, tensor)  # type: ignore[arg-type]
 
 
-def _show(session: "Session", spec: types_pb2.TensorSpec, tensor: Tensor) -> None:
+def _show(session: "Session", answer: hooks_pb2.SavedValueResponse, tensor: Tensor | None) -> None:
     """Describe a tensor under an id of its own: the client may be about to release the id that it has."""
-    same_as = session.names.get(tensor, 0)
-    fill_spec(spec, tensor, session.bind(0, tensor))
-    spec.same_as = same_as
+    spec = answer.tensors.add()
+    maker = None if tensor is None else tensor.grad_fn
+    answer.nodes.append(0 if maker is None or isinstance(maker, AccumulateGrad) else session.graph_walks.node_id(maker))
+    if tensor is not None:
+        same_as = session.names.get(tensor, 0)
+        fill_spec(spec, tensor, session.bind(0, tensor))
+        spec.same_as = same_as

@@ -2920,12 +2920,19 @@ pub struct SavedValueRequest {
     #[prost(uint64, tag = "4")]
     pub node: u64,
     /// The value's name in the op's derivative formulas. PyTorch's names "self" and "result" work, too.
-    /// "variable" is the leaf of an AccumulateGrad node.
+    /// "variable" is the leaf of an AccumulateGrad node, "saved_tensors" all that a custom function saved.
     #[prost(string, tag = "5")]
     pub name: ::prost::alloc::string::String,
     /// The tensors that the client kept, in the order of SavedValueResponse.hooks of the request before.
     #[prost(fixed64, repeated, tag = "6")]
     pub unpacked: ::prost::alloc::vec::Vec<u64>,
+    /// Hooks that keep the value from now on: a number for each of its tensors, as in PackSaved. With 0 the server keeps
+    /// the tensor. The answer has no tensors then.
+    #[prost(fixed64, repeated, tag = "7")]
+    pub pack: ::prost::alloc::vec::Vec<u64>,
+    /// The checkpoint that was computed again for the request: what its nodes got back is dropped after the answer.
+    #[prost(fixed64, tag = "8")]
+    pub recomputed: u64,
 }
 /// The value.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -2933,8 +2940,8 @@ pub struct SavedValueResponse {
     /// Whether the node has a saved value of that name.
     #[prost(bool, tag = "1")]
     pub known: bool,
-    /// The tensors with their history; several if the value is a list. The client releases the ids. TensorSpec.same_as tells
-    /// the id of a tensor that already had one.
+    /// The tensors with their history; several if the value is a list, id 0 for none. The client releases the ids.
+    /// TensorSpec.same_as tells the id of a tensor that already had one.
     #[prost(message, repeated, tag = "2")]
     pub tensors: ::prost::alloc::vec::Vec<TensorSpec>,
     /// Whether the value is a list.
@@ -2944,6 +2951,13 @@ pub struct SavedValueResponse {
     /// request with `unpacked`.
     #[prost(fixed64, repeated, tag = "4")]
     pub hooks: ::prost::alloc::vec::Vec<u64>,
+    /// Set if a checkpoint dropped the value: its number. Then `tensors` is empty: compute the checkpoint again, and repeat
+    /// the request with `recomputed`.
+    #[prost(fixed64, tag = "5")]
+    pub checkpoint: u64,
+    /// The GraphNode.id of the node that made each tensor, 0 for a leaf.
+    #[prost(uint64, repeated, tag = "6")]
+    pub nodes: ::prost::alloc::vec::Vec<u64>,
 }
 /// The step of PackSaved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]

@@ -37,6 +37,8 @@ class HookTable:
         #: By number: starts of open checkpoints and packings, and checkpointed regions that may be recomputed.
         self.moments: dict[int, RegionStart] = {}
         self.regions: weakref.WeakValueDictionary[int, Region] = weakref.WeakValueDictionary()
+        #: The region that a client computes again to read a value: its nodes alone refer to it otherwise.
+        self.reading: Region | None = None
         self.next_number = 1  # of the next waiting backward
 
     def suspend(self, waiting: SuspendedBackward) -> int:
