@@ -270,5 +270,5 @@ def test_sizes_are_joined_with_what_knows_how():
             return list(other)
 
     agree(lambda t: t.Size([1, 2]) + Joined())
-    refuse(lambda t: t.Size([1, 2]) + [3], TypeError, r"can only concatenate tuple \(not list\) to torch.Size")
+    refuse(lambda t: t.Size([1, 2]).__add__([3]), TypeError, r"can only concatenate tuple \(not list\) to torch.Size")
     refuse(lambda t: 3 + t.Size([1, 2]), TypeError, "unsupported operand type")
