@@ -2,6 +2,7 @@
 
 import array
 import copy
+import warnings
 
 import numpy as np
 import pytest
@@ -155,3 +156,100 @@ def test_settings_of_cudnn_hold_in_a_block():
         return within, settings.benchmark is before
 
     agree(told)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(
+    ("bounds", "names"), [((-5, 1 << 9), ("to - 1",)), ((-(1 << 54), 1 << 55), ("from", "to - 1"))]
+)
+def test_bounds_that_a_dtype_does_not_hold_are_warned_of(dtype, bounds, names):
+    def told(t):
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter("always")
+            try:
+                t.empty(3, dtype=getattr(t, dtype)).random_(*bounds)
+            except RuntimeError as error:
+                return str(error)
+        return [str(each.message).split(" is out")[0] for each in found]
+
+    agree(told)
+    assert told(torch) in ([], [*names]) or "out of bounds" in told(torch)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "phrase"),
+    [
+        (lambda t: t.zeros(2).uniform_(float("-inf"), 1), RuntimeError, "from is out of bounds for float"),
+        (lambda t: t.zeros(2).uniform_(0, 1e300), RuntimeError, "to is out of bounds for float"),
+        (lambda t: t.zeros(2).uniform_(-3e38, 3e38), RuntimeError, "to-from <= std::numeric_limits<Float>::max"),
+        (lambda t: t.normal(0.0, -1.0, (2,)), RuntimeError, "normal expects std >= 0.0, but found std -1"),
+        (lambda t: t.normal(t.ones(2), -t.ones(2)), RuntimeError, "normal expects all elements of std >= 0.0"),
+        (lambda t: t.randperm(2050, dtype=t.float16), RuntimeError, "n cannot be greater than 2049 for Half type"),
+        (lambda t: t.randperm(257, dtype=t.uint8), RuntimeError, "without overflow"),
+        (lambda t: t.meshgrid(t.ones(2), t.ones(2).int(), indexing="ij"), RuntimeError, "to have the same dtype"),
+    ],
+)
+def test_draws_and_grids_refuse_what_pytorchs_refuse(call, error, phrase):
+    refuse(call, error, phrase)
+
+
+@pytest.mark.parametrize(("count", "dtype"), [(2049, "float16"), (256, "uint8"), (128, "int8"), (300, "bfloat16")])
+def test_permutations_are_as_long_as_the_dtype_allows(count, dtype):
+    agree(lambda t: len(t.randperm(count, dtype=getattr(t, dtype)).float().unique()) <= count)
+
+
+@pytest.mark.filterwarnings("ignore:torch.range is deprecated")
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t, out: t.range(1, 0, -1, out=out),
+        lambda t, out: t.range(2.5, 7, 1.5, out=out),
+        lambda t, out: t.fft.fftfreq(5, 0.5, out=out),
+        lambda t, out: t.fft.rfftfreq(5, 0.5, out=out),
+        lambda t, out: t.linspace(3, 1, 4, out=out),
+        lambda t, out: t.logspace(0, 2, 3, out=out),
+        lambda t, out: t.arange(5, 1, -2, out=out),
+    ],
+)
+def test_outputs_of_sequences_hold_the_final_numbers(write):
+    def written(t):
+        out = t.tensor(())
+        found = write(t, out)
+        return out, found is out
+
+    agree(written)
+
+
+def test_what_takes_no_output_refuses_one():
+    for call in (
+        lambda t: t.hann_window(4, out=t.ones(4)),
+        lambda t: t.kaiser_window(4, out=t.ones(4)),
+        lambda t: t.signal.windows.cosine(4, out=t.ones(4)),
+        lambda t: t.empty_strided((2,), (1,), out=t.ones(2)),
+    ):
+        refuse(call, TypeError, "unexpected keyword argument|invalid combination of arguments")
+
+
+@pytest.mark.parametrize(
+    ("dims", "size", "weight_size"),
+    [(1, (2, 4, 7), (6, 2, 3)), (2, (2, 4, 7, 6), (6, 2, 3, 2)), (3, (1, 4, 5, 5, 4), (6, 2, 3, 2, 2))],
+)
+def test_gradients_of_convolutions_are_functions(dims, size, weight_size):
+    given, weights = RNG.standard_normal(size), RNG.standard_normal(weight_size)
+    how = {"stride": 2, "padding": 1, "groups": 2}
+
+    def differentiated(t):
+        x, weight = t.tensor(given, requires_grad=True), t.tensor(weights, requires_grad=True)
+        made = getattr(t.nn.functional, f"conv{dims}d")(x, weight, None, **how)
+        grad = t.ones_like(made).cumsum(-1).detach().requires_grad_()
+        by_input = getattr(t.nn.grad, f"conv{dims}d_input")(size, weight, grad, **how)
+        by_weight = getattr(t.nn.functional.grad, f"conv{dims}d_weight")(x, weight_size, grad, **how)
+        (by_input.pow(2).sum() + by_weight.pow(2).sum()).backward()
+        return by_input.detach(), by_weight.detach(), x.grad, weight.grad, grad.grad
+
+    agree(differentiated)
+    refuse(
+        lambda t: t.nn.grad.conv1d_input((1, 2, 5), t.ones(3, 2, 2), t.ones(1, 3, 7)),
+        RuntimeError,
+        "Expected|expected|sizes|shape",
+    )

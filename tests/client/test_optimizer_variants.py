@@ -40,19 +40,60 @@ def test_complex_parameters_move_as_pairs_of_real_ones(name):
     agree(moved)
 
 
-@pytest.mark.parametrize("options", [{"amsgrad": True, "maximize": True}, {"weight_decay": 0.1}])
-def test_options_hold_for_complex_parameters(options):
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("Adam", {"amsgrad": True, "maximize": True}),
+        ("Adam", {"weight_decay": 0.1}),
+        ("Adagrad", {"initial_accumulator_value": 0.2, "lr_decay": 0.1}),
+        ("RMSprop", {"centered": True, "momentum": 0.9}),
+        ("Rprop", {"step_sizes": (1e-3, 0.2)}),
+    ],
+)
+def test_options_hold_for_complex_parameters(name, options):
     start, grad = RNG.standard_normal((2, 4)) + 1j, RNG.standard_normal((2, 4)) * 1j
 
     def moved(t):
         param = t.tensor(start, requires_grad=True)
-        optimizer = t.optim.Adam([param], lr=0.1, **options)
+        optimizer = getattr(t.optim, name)([param], lr=0.1, **options)
         for _ in range(3):
             param.grad = t.tensor(grad)
             optimizer.step()
         return as_real(t, param.detach()), as_real(t, optimizer.state_dict()["state"])
 
     agree(moved)
+
+
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_descends_along_both_parts_of_complex_parameters(search):
+    start, goal = RNG.standard_normal((2, 3)) + 1j, RNG.standard_normal((2, 3)) * 2j
+
+    def descended(t):
+        param, real = t.tensor(start, requires_grad=True), t.ones(2, dtype=t.float64, requires_grad=True)
+        optimizer = t.optim.LBFGS([param, real], lr=0.3, max_iter=4, line_search_fn=search)
+
+        def closure():
+            optimizer.zero_grad()
+            away = param - t.tensor(goal)
+            loss = (away * away.conj()).real.pow(2).sum() + ((real - 3) ** 4).sum()
+            loss.backward()
+            return loss
+
+        for _ in range(3):
+            optimizer.step(closure)
+        return as_real(t, param.detach()), real.detach()
+
+    agree(descended)
+
+
+@pytest.mark.parametrize("name", ["Adafactor", "Muon"])
+def test_what_updates_whole_matrices_refuses_complex_parameters(name):
+    def step(t):
+        param = t.ones(2, 2, dtype=t.complex64, requires_grad=True)
+        param.grad = t.ones_like(param)
+        getattr(t.optim, name)([param]).step()
+
+    refuse(step, RuntimeError, "does not support complex parameters")
 
 
 @pytest.mark.parametrize("name", ADAPTIVE)

@@ -281,3 +281,22 @@ def test_all_names_of_a_tensor_have_values():
     assert {"shape", "backward", "_version"} <= set(names)
     missing = [name for name in names if name != "imag" and not hasattr(gradwire.ones(2, 2), name)]
     assert not missing
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "bool", "complex64", "int16"])
+def test_the_bytes_of_a_storage_are_those_of_all_its_elements(dtype):
+    def told(t):
+        x = t.tensor([[1.5, -2.0], [0.0, 4.0]]).to(getattr(t, dtype))
+        return [each.untyped_storage().tolist() for each in (x, x[1], x.t())]
+
+    agree(told)
+
+
+def test_sizes_are_joined_with_what_knows_how():
+    class Joined:
+        def __radd__(self, other):
+            return list(other)
+
+    agree(lambda t: t.Size([1, 2]) + Joined())
+    refuse(lambda t: t.Size([1, 2]).__add__([3]), TypeError, r"can only concatenate tuple \(not list\) to torch.Size")
+    refuse(lambda t: 3 + t.Size([1, 2]), TypeError, "unsupported operand type")

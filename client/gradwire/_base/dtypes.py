@@ -256,10 +256,14 @@ class Size(tuple[int, ...]):
 
     def __add__(self, other: Iterable[Any]) -> Size:
         if not isinstance(other, tuple):
-            raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to gradwire.Size")
+            if hasattr(type(other), "__radd__") and not isinstance(other, (int, float, complex)):
+                return NotImplemented
+            raise TypeError(f"can only concatenate tuple (not {type(other).__name__}) to torch.Size")
         return Size(tuple.__add__(self, other))
 
     def __radd__(self, other: tuple[Any, ...]) -> Size:
+        if not isinstance(other, tuple):
+            return NotImplemented
         return Size(tuple.__add__(other, self))
 
     def __mul__(self, count: SupportsIndex) -> Size:

@@ -125,6 +125,8 @@ def _cosines(k: Any, n: int, weights: Sequence[float]) -> Any:
 
 
 def _points(length: int, periodic: bool, options: dict[str, Any], of: Any) -> Any:
+    if "out" in options:
+        raise TypeError("a window got an unexpected keyword argument 'out'")
     requires_grad = options.pop("requires_grad", False)
     if options.get("dtype") is None:
         options["dtype"] = dtypes.get_default_dtype()
@@ -185,10 +187,11 @@ def range(start: Any, end: Any, step: Any = 1, **options: Any) -> Any:
         raise refuse("step must be nonzero")
     if (end - start) / step < 0:
         raise refuse("upper bound and lower bound inconsistent with step sign")
+    out = options.pop("out", None)
     if options.get("dtype") is None:
-        options["dtype"] = dtypes.get_default_dtype()
+        options["dtype"] = dtypes.get_default_dtype() if out is None else out.dtype
     count = int((end - start) / step) + 1
     requires_grad = options.pop("requires_grad", False)
     with no_grad():
         made = arange(count, **options) * step + start
-    return made.requires_grad_(requires_grad)
+    return made.requires_grad_(requires_grad) if out is None else _into("range", out, made)

@@ -118,6 +118,8 @@ def empty_strided(size: Sequence[int], stride: Sequence[int], **options: Any) ->
 
     Raises RuntimeError for lists of unequal length.
     """
+    if "out" in options:
+        raise TypeError("empty_strided() got an unexpected keyword argument 'out'")
     requires_grad = options.pop("requires_grad", False)
     if len(size) != len(stride):
         raise refuse(f"dimensionality of sizes ({len(size)}) must match dimensionality of strides ({len(stride)})")

@@ -8,6 +8,7 @@ from typing import Any
 from gradwire._base import dtypes
 from gradwire._functions.create import arange
 from gradwire._tensor import ops
+from gradwire._tensor.out import _into
 from gradwire._tensor.tensor import Tensor
 
 __all__ = ["fftfreq", "hfft2", "hfftn", "ihfft2", "ihfftn", "rfftfreq"]
@@ -36,7 +37,7 @@ def ihfftn(
 ) -> Tensor:
     """Inverse of `hfftn`, of a real signal (torch.fft.ihfftn)."""
     made: Tensor = ops.fft_rfftn(input, s, dim, _OTHER.get(norm, norm)).conj()
-    return made if out is None else out.copy_(made)
+    return made if out is None else _into("fftfreq", out, made)
 
 
 def ihfft2(
@@ -63,4 +64,4 @@ def _frequencies(count: int, scale: float, options: dict[str, Any], order: Calla
     if options["dtype"] is None:
         options["dtype"] = dtypes.get_default_dtype() if out is None else out.dtype
     made: Tensor = order(arange(count, **options)) * scale
-    return made.requires_grad_(requires_grad) if out is None else out.copy_(made)
+    return made.requires_grad_(requires_grad) if out is None else _into("fftfreq", out, made)

@@ -27,6 +27,8 @@ __all__ = [
 
 def _checked(name: str, length: int, options: dict[str, Any]) -> dict[str, Any]:
     """The options of the tensor, with its dtype. Raises ValueError for a length or dtype that no window can have."""
+    if "out" in options:
+        raise TypeError(f"{name}() got an unexpected keyword argument 'out'")
     options = {**options, "dtype": options.get("dtype") or dtypes.get_default_dtype()}
     if length < 0:
         raise ValueError(f"{name} requires non-negative window length, got M={length}")

@@ -61,6 +61,7 @@ REEXPORTS: dict[str, str] = {
     "_functorch.batch_norm_replacement": "func._make_functional",
     "_functorch.eager_transforms": "func._derivatives func",
     "nn.modules": "nn",
+    "nn.grad": "nn._functional.conv_gradients",
     "nn.modules.lazy": "nn._lazy nn.parameter",
     **{f"nn.modules.{name}": homes for name, homes in _NN_HOMES.items()},
     "nn.parallel.data_parallel": "nn.parallel",

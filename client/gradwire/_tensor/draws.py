@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, TypeVar
 
+from gradwire._base import dtypes
 from gradwire._base.wiring import wired
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.call import _call
 
 _T = TypeVar("_T", bound="Draws")
+# Powers of two up to which a dtype holds each integer.
+_DIGITS = {dtypes.float64: 53, dtypes.float32: 24, dtypes.float16: 11, dtypes.bfloat16: 8}
 
 
 class Draws(Handle):
@@ -47,6 +51,7 @@ class Draws(Handle):
             low, high = bounds
         elif bounds:
             low, high = (0, bounds[0]) if to is None else (bounds[0], to)
+        _warn_of_bounds(self, low, high)
         return _drawn(self, "random_", generator, low, high)
 
     def bernoulli_(self: _T, p: Any = 0.5, *, generator: Any = None) -> _T:
@@ -61,6 +66,21 @@ class Draws(Handle):
             drawn: Any = _call("bernoulli", (chances.permute(axes),))
         target.copy_(drawn.permute([axes.index(axis) for axis in range(target.ndim)]))
         return self
+
+
+def _warn_of_bounds(tensor: Any, low: int, high: int | None) -> None:
+    """Warn of bounds between which a floating dtype does not hold each integer, as PyTorch does."""
+    digits = _DIGITS.get(tensor.dtype)
+    if digits is None:
+        return
+    for name, bound in (("from", low), ("to - 1", 0 if high is None else high - 1)):
+        if abs(bound) > 1 << digits:
+            warnings.warn(
+                f"{name} is out of bounds [-(2^{digits}), 2^{digits}]: {tensor.dtype} does not hold each integer up to "
+                f"{bound}",
+                UserWarning,
+                stacklevel=3,
+            )
 
 
 def _first(named: dict[str, Any], name: str, default: Any) -> Any:

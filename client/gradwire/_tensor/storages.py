@@ -149,6 +149,12 @@ class UntypedStorage:
         """1: it is made of bytes."""
         return 1
 
+    def tolist(self) -> list[Any]:
+        """All bytes, read from the server. Raises RuntimeError for memory with gaps, which no tensor shows whole."""
+        if not self._base.is_contiguous():
+            raise refuse("the bytes of a storage are read through a contiguous tensor; call .contiguous() first")
+        return list(wired("stored_array")(self._base.detach()).tobytes())
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, UntypedStorage) and self._address == other._address
 

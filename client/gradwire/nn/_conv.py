@@ -120,7 +120,8 @@ def _check_arguments(
             raise ValueError("padding='same' is not supported for strided convolutions")
     if padding_mode not in ("zeros", "reflect", "replicate", "circular"):
         raise ValueError(
-            f"padding_mode must be zeros, reflect, replicate or circular, but got padding_mode={padding_mode!r}"
+            "padding_mode must be one of 'zeros', 'reflect', 'replicate' and 'circular', but got "
+            f"padding_mode={padding_mode!r}"
         )
 
 

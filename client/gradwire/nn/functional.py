@@ -6,6 +6,7 @@ arguments.
 
 from __future__ import annotations
 
+import importlib
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -821,4 +822,6 @@ def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -
 
 
 def __getattr__(name: str) -> Any:
+    if name == "grad":  # PyTorch's module of functions has the one of their gradients
+        return importlib.import_module("gradwire.nn.grad")
     raise absent("gradwire.nn.functional", name, lambda: __all__)

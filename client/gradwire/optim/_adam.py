@@ -44,6 +44,8 @@ class Adam(Optimizer):
     of range. Like torch.optim.Adam.
     """
 
+    _by_elements = True
+
     def __init__(
         self,
         params: Params,

@@ -35,6 +35,8 @@ class Adamax(Optimizer):
     Raises ValueError for options out of range.
     """
 
+    _by_elements = True
+
     def __init__(
         self,
         params: Params,
@@ -89,6 +91,8 @@ class Adamax(Optimizer):
 
 class _Moments(Optimizer):
     """What keeps the means of the gradient and of its square, and decays weights in either way."""
+
+    _by_elements = True
 
     def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {"step": 0, "exp_avg": zeros_like(param), "exp_avg_sq": zeros_like(param)}

@@ -29,6 +29,8 @@ class ASGD(Optimizer):
     torch.optim.ASGD.
     """
 
+    _by_elements = True
+
     def __init__(
         self,
         params: Params,

@@ -164,17 +164,22 @@ class LBFGS(Optimizer):
 
     def _gradient(self) -> Tensor:
         """All gradients as one vector; zeros where there is none."""
-        parts = [
-            param.new_zeros(param.numel()) if param.grad is None else param.grad.reshape(-1) for param in self._params()
-        ]
+        parts = [_flat(ops.zeros_like(param) if param.grad is None else param.grad) for param in self._params()]
         return ops.cat([part.detach() for part in parts])
 
     def _move(self, t: float, direction: Tensor) -> None:
         start = 0
         for param in self._params():
-            part = direction[start : start + param.numel()]
-            param.add_(part.reshape(param.shape), alpha=t)
-            start += param.numel()
+            moved = ops.view_as_real(param) if param.is_complex() else param
+            part = direction[start : start + moved.numel()]
+            moved.add_(part.reshape(moved.shape), alpha=t)
+            start += moved.numel()
+
+
+def _flat(values: Tensor) -> Tensor:
+    """All numbers in one dimension; a complex one is two."""
+    made: Tensor = (ops.view_as_real(values) if values.is_complex() else values).reshape(-1)
+    return made
 
 
 def _read(*values: Any) -> list[float]:

@@ -101,6 +101,8 @@ class Optimizer:
     #: Whether it has made a step, which a scheduler asks.
     _opt_called = False
     _stepping = False
+    #: Whether each element is updated by itself, so that complex parameters may be updated as pairs of real numbers.
+    _by_elements = False
     #: The function of `step` when a scheduler was made, which notices that it is overridden later.
     _scheduled_step: Any = None
     #: Makes guards of compiled functions compare its groups and state, but not its rates (`_compile.reach`).
@@ -309,6 +311,8 @@ class Optimizer:
 
     def _real_views(self, param: Tensor, grad: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """A complex parameter and its gradient as real numbers, two for each; its state, too, while it is changed."""
+        if not self._by_elements:
+            raise RuntimeError(f"{type(self).__name__} does not support complex parameters")
         if param._session.recorder is not None:
             raise NotImplementedError(f"{type(self).__name__} of complex parameters in a recording is not supported")
         held = self.state[param]

@@ -24,6 +24,8 @@ class Adagrad(Optimizer):
     Raises ValueError for options below zero.
     """
 
+    _by_elements = True
+
     def __init__(
         self,
         params: Params,
@@ -61,7 +63,8 @@ class Adagrad(Optimizer):
                 self.state[param] = self._initial_state(param, group)
 
     def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        return {"step": 0, "sum": full_like(param.detach(), group["initial_accumulator_value"])}
+        begun = group["initial_accumulator_value"]
+        return {"step": 0, "sum": full_like(param.detach(), complex(begun, begun) if param.is_complex() else begun)}
 
     def _update(self, group: dict[str, Any]) -> None:
         for param, given in self._gradients(group):
@@ -86,6 +89,8 @@ class RMSprop(Optimizer):
     `centered` subtracts the square of the mean gradient from v; `momentum` sums the steps up. Raises ValueError for
     options below zero.
     """
+
+    _by_elements = True
 
     def __init__(
         self,
@@ -156,6 +161,8 @@ class Adadelta(Optimizer):
     Raises ValueError for options out of range. Like torch.optim.Adadelta.
     """
 
+    _by_elements = True
+
     def __init__(
         self,
         params: Params,
@@ -212,6 +219,8 @@ class Rprop(Optimizer):
     `etas` are the factors for shorter and longer, `step_sizes` the least and the greatest step. Raises ValueError for
     options out of range. Like torch.optim.Rprop.
     """
+
+    _by_elements = True
 
     def __init__(
         self,

@@ -146,6 +146,15 @@ def randint_like(
 def randperm(n: int, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False) -> Array:
     """Random permutation of 0 to n - 1 (torch.randperm)."""
     dtype = dtype or dtypes.int64
+    most = _largest_exact(dtype) + 1
+    # PyTorch checks neither bfloat16 nor bool here.
+    if n > most and dtype not in (dtypes.bfloat16, dtypes.bool_):
+        raise EngineError(
+            Reason.RUNTIME,
+            f"n cannot be greater than {most} for {dtypes.TITLES[dtype]} type."
+            if dtypes.category(dtype) == dtypes.FLOAT
+            else f"value cannot be converted to type {dtype.name} without overflow",
+        )
     xp = place(device, (n,), dtype, _SHUFFLE_BYTES)
     drawn = made(
         device,
@@ -208,7 +217,9 @@ def normal(
     given: list[Any] = [value for value in (mean, std) if hasattr(value, "dtype")]
     if not given and size is None:
         raise EngineError(Reason.ARGUMENT_TYPE, "normal() missing 1 required argument: 'size'", op="normal")
-    if bool((spread < 0).any() if hasattr(spread, "dtype") else spread < 0):
+    if not hasattr(spread, "dtype") and spread < 0:
+        raise EngineError(Reason.RUNTIME, f"normal expects std >= 0.0, but found std {spread}")
+    if hasattr(spread, "dtype") and bool((spread < 0).any()):
         raise EngineError(Reason.RUNTIME, "normal expects all elements of std >= 0.0")
     shape = np.broadcast_shapes(*(value.shape for value in given)) if given else ints(size)
     dtype = dtype or (given[0].dtype if given else dtypes.default())
@@ -282,6 +293,16 @@ def uniform(xp: Any, input: Array, from_: float = 0.0, to: float = 1.0) -> Array
     if from_ > to:
         raise EngineError(
             Reason.RUNTIME, f"uniform_ expects to return a [from, to) range, but found from={from_} > to={to}"
+        )
+    smallest, largest = _range(dtype)
+    for name, bound in (("from", from_), ("to", to)):
+        if not smallest <= bound <= largest:
+            raise EngineError(Reason.RUNTIME, f"{name} is out of bounds for {_C_NAMES[dtype]}")
+    if to - from_ > largest:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"uniform_ expects to-from <= std::numeric_limits<{dtypes.TITLES[dtype]}>::max(), but found to={to} and "
+            f"from={from_} which result in to-from to exceed the limit",
         )
     return sampler_for(xp).uniform(input, dtype, from_, to)
 

@@ -325,6 +325,8 @@ def meshgrid(tensors: list[Array], *, indexing: Literal["ij", "xy"] | None = Non
         raise EngineError(Reason.RUNTIME, "meshgrid expects a non-empty TensorList")
     if any(tensor.ndim > 1 for tensor in tensors):
         raise EngineError(Reason.RUNTIME, "torch.meshgrid: Expected 0D or 1D tensor in the tensor list")
+    if any(tensor.dtype != tensors[0].dtype for tensor in tensors):
+        raise EngineError(Reason.RUNTIME, "torch.meshgrid expects all tensors to have the same dtype")
     count = len(tensors)
     shape = tuple(tensor.shape[0] if tensor.ndim else 1 for tensor in tensors)
     grids = []

@@ -116,7 +116,11 @@ def _max(
     if input.dtype == dtypes.bool_ or dtypes.category(input.dtype) == dtypes.COMPLEX:
         _refuse(f"\"{name}\" not implemented for '{dtypes.TITLES[input.dtype]}'", Reason.NOT_SUPPORTED)
     size = tuple(input.shape[-spatial:])
-    _check_output(input, Window(size, kernel, steps, pads, dilations, ceil_mode))
+    window = Window(size, kernel, steps, pads, dilations, ceil_mode)
+    if spatial == 1 and return_indices and min(window.output) < 1:  # refused in the words of two dimensions
+        window = Window((1, *size), (1, *kernel), (1, *steps), (0, *pads), (1, *dilations), ceil_mode)
+        _check_output(unsqueeze(input, -2), window)
+    _check_output(input, window)
     if spatial == 1:  # computed in two dimensions, as in PyTorch
         made, which = max_pool(unsqueeze(input, -2), (1, *kernel), (1, *steps), (0, *pads), (1, *dilations), ceil_mode)
         made, which = squeeze(made, -2), squeeze(which, -2)
