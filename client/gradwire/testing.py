@@ -74,7 +74,7 @@ def _is_sequence(value: Any) -> bool:
 
 
 def _of_leaves(actual: Any, expected: Any, place: str, options: tuple[Any, ...]) -> str:
-    rtol, atol, equal_nan, check_device, check_dtype, check_stride, check_layout = options
+    rtol, atol, equal_nan, check_device, check_dtype, check_stride, _ = options
     if (rtol is None) != (atol is None):
         raise ValueError(f"rtol and atol must both be specified or both be unspecified, but got {rtol=} and {atol=}")
     where = f" at {place}" if place else ""

@@ -155,6 +155,11 @@ class StoredValues:
         self._v.grad = None if value is None else self.values_of(value)
 
     @property
+    def data(self: _Stored) -> _Stored:
+        """The same tensor outside of any graph."""
+        return self.like(self._v.data)
+
+    @property
     def retains_grad(self) -> bool:
         """Whether the values are a non-leaf that keeps its gradient."""
         return self._v.retains_grad

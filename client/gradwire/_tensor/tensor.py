@@ -698,6 +698,13 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         """This tensor where the condition holds, `other` elsewhere (torch.Tensor.where)."""
         return _call("where", (condition, self, other))
 
+    def gather(self, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+        """result[i, j, ...] = self[i, index[i, j, ...], ...] for dim 1, and so on (torch.Tensor.gather)."""
+        if sparse_grad:
+            made: Tensor = wired("gather")(self, dim, index, sparse_grad=True)
+            return made
+        return _call("gather", (self, dim, index))
+
     def polygamma(self, n: int) -> Tensor:
         """The n-th derivative of digamma (torch.Tensor.polygamma)."""
         return _call("polygamma", (n, self))

@@ -326,9 +326,7 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
     try:
         packing(
             session,
-            lambda: record(
-                name, number, tensors, outputs, saved, ctx._dirty, ctx._constant, ctx.materialize_grads
-            ),
+            lambda: record(name, number, tensors, outputs, saved, ctx._dirty, ctx._constant, ctx.materialize_grads),
             outputs,
         )
     except BaseException:

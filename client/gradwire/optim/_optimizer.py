@@ -21,9 +21,9 @@ from gradwire._compile.symbolic import SymbolicNumber, rounded_to_float32
 from gradwire._functions.create import tensor
 from gradwire._functions.functions import typename
 from gradwire._graph.hooks import RemovableHandle, add_hook
+from gradwire._graph.sparse_gradients import is_sparse
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire._graph.sparse_gradients import is_sparse
 from gradwire.nn._module import clear_grad
 from gradwire.optim._plain_updates import runs_unwatched
 from gradwire.optim._steps import Steps
