@@ -379,6 +379,17 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         self._fresh()
         return hook_accumulated(self, hook)
 
+    def _joined_grad(self, state: Any) -> Any:
+        """The gradient of a leaf that has a sparse part of it."""
+        if state is PRESENT or state is UNKNOWN:
+            sparse = sparse_part(self)
+            set_sparse_part(self, None)
+            state = self.grad
+            set_sparse_part(self, sparse)
+        made = joined_gradient(self, state)
+        self._grad = None if made is sparse_part(self) else made
+        return made
+
     @property
     def grad(self) -> Any:
         """Gradient accumulated by backward; None before. It stays the same object until it is replaced.
@@ -397,17 +408,6 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             spec = commands.name_grad(self, tensor_id, known=state is PRESENT)
             self._grad = state = None if spec is None else new_proxy(self._session, tensor_id, spec)
         return state
-
-    def _joined_grad(self, state: Any) -> Any:
-        """The gradient of a leaf that has a sparse part of it."""
-        if state is PRESENT or state is UNKNOWN:
-            sparse = sparse_part(self)
-            set_sparse_part(self, None)
-            state = self.grad
-            set_sparse_part(self, sparse)
-        made = joined_gradient(self, state)
-        self._grad = None if made is sparse_part(self) else made
-        return made
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:

@@ -229,20 +229,18 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 @_rule("mul_", "multiply_")
 def mul_(input: SparseTensor, other: Any) -> SparseTensor:
-    """The product with a number, in the memory of the values."""
+    """The product with a number, in place like `add_`."""
     if not (isinstance(input, SparseTensor) and _is_scalar(other)):
         raise refusal("mul_ of a sparse tensor", "only a number multiplies it in place")
-    input._v.mul_(other)
-    return input
+    return _become(input, mul(input, other))
 
 
 @_rule("div_", "divide_", "true_divide_")
 def div_(input: SparseTensor, other: Any) -> SparseTensor:
-    """The quotient by a number, in the memory of the values."""
+    """The quotient by a number, in place like `add_`."""
     if not (isinstance(input, SparseTensor) and _is_scalar(other)):
         raise refusal("div_ of a sparse tensor", "only a number divides it in place")
-    input._v.div_(other)
-    return input
+    return _become(input, div(input, other))
 
 
 @_rule("add_")
