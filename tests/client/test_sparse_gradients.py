@@ -222,6 +222,21 @@ def test_a_gradient_is_changed_in_place():
     agree(case)
 
 
+@pytest.mark.filterwarnings("ignore:compile:UserWarning")
+def test_a_compiled_function_reads_the_gradient_of_each_call():
+    def case(t):
+        p, seen = t.tensor(sixteenths(4, 2)).requires_grad_(), []
+        read = (t.compile if t is gradwire else lambda each: each)(lambda x: p.grad.to_dense().sum() + x)
+        for k in range(6):
+            p.grad = None
+            rows = t.nn.functional.embedding(t.tensor([k % 4, 1]), p, sparse=True)
+            ((p if k in (1, 2) else rows) * (k + 1)).sum().backward()
+            seen.append(read(t.tensor(1.0)).item())
+        return seen
+
+    agree(case)
+
+
 # Gradients of sparse tensors.
 
 
@@ -318,8 +333,10 @@ def test_sparse_tensors_are_pickled_and_copied():
         for layout in LAYOUTS:
             blocks = {"blocksize": (2, 2)} if layout.endswith(("bsr", "bsc")) else {}
             s = t.tensor([[1.0, 0.0], [2.0, 3.0]]).to_sparse(layout=getattr(t, layout), **blocks).requires_grad_()
-            for made in (pickle.loads(pickle.dumps(s)), copy.deepcopy(s)):
-                seen.append((made.layout is s.layout, made.requires_grad, made.is_leaf, made.detach().to_dense()))
+            seen += [
+                (made.layout is s.layout, made.requires_grad, made.is_leaf, made.detach().to_dense())
+                for made in (pickle.loads(pickle.dumps(s)), copy.deepcopy(s))
+            ]
         return seen
 
     agree(case)
