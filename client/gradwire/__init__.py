@@ -190,6 +190,7 @@ _NAMES = {
         "instance_norm kl_div margin_ranking_loss max_pool1d_with_indices native_layer_norm poisson_nll_loss "
         "triplet_margin_loss"
     ),
+    "nn._functional.sparse_tables": "gather",
     "nn._functional.native": (
         "grid_sampler_2d grid_sampler_3d gru_cell lstm_cell native_batch_norm native_channel_shuffle native_dropout "
         "native_group_norm rnn_relu_cell rnn_tanh_cell segment_reduce"

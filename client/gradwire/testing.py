@@ -74,7 +74,7 @@ def _is_sequence(value: Any) -> bool:
 
 
 def _of_leaves(actual: Any, expected: Any, place: str, options: tuple[Any, ...]) -> str:
-    rtol, atol, equal_nan, check_device, check_dtype, check_stride, check_layout = options
+    rtol, atol, equal_nan, check_device, check_dtype, check_stride, _ = options
     if (rtol is None) != (atol is None):
         raise ValueError(f"rtol and atol must both be specified or both be unspecified, but got {rtol=} and {atol=}")
     where = f" at {place}" if place else ""
@@ -111,7 +111,8 @@ def _of_leaves(actual: Any, expected: Any, place: str, options: tuple[Any, ...])
 def _of_sparse(actual: Any, expected: Any, place: str, options: tuple[Any, ...]) -> str:
     """What differs, where a tensor is sparse: as in PyTorch the stored elements, or all if the layouts may differ."""
     where = f" at {place}" if place else ""
-    left, right = as_tensor(actual), as_tensor(expected)
+    left: Any = as_tensor(actual)
+    right: Any = as_tensor(expected)
     if left.shape != right.shape:
         return f"The values for attribute 'shape' do not match{where}: {left.shape} != {right.shape}."
     if left.layout is not right.layout:

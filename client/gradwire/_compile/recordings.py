@@ -16,6 +16,7 @@ from gradwire._compile.recorder import KnownAnswers, RecordedProgram, Recorder
 from gradwire._compile.result_structure import TensorPlaceholder, find_obstacle, map_tensors, tensors_of
 from gradwire._compile.usage_tracker import CallUsage, UsageTracker
 from gradwire._graph import commands
+from gradwire._graph.sparse_gradients import sparse_part
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.results import TENSOR_CLASS, new_proxy, unnamed_gradient, watch_retained
@@ -163,8 +164,11 @@ class RecordedCall:
 def grad_state(handle: Handle) -> Any:
     """State of a tensor's gradient: None without one, else whether it is known to have a graph.
 
-    A gradient of other sizes or another dtype than the tensor's is like no other, so no recording fits it.
+    A gradient of other sizes or another dtype than the tensor's is like no other, so no recording fits it. So is a
+    sparse one, whose indices and values a program would hold as constants.
     """
+    if sparse_part(handle) is not None:
+        return object()
     grad = handle._grad
     if grad is UNKNOWN:
         _ = handle.grad  # type: ignore[attr-defined]

@@ -68,7 +68,7 @@ def tensor(
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | int | None = None) -> Tensor:
     """Make a tensor of values; return `data` itself if it has that dtype and device already (torch.as_tensor)."""
-    if isinstance(data, (Tensor, StoredValues)):
+    if is_tensor(data):
         wanted = data.dtype if dtype is None else dtypes.as_dtype(dtype)
         same: Tensor = data.to(wanted) if device is None else data.to(device, wanted)
         return same

@@ -59,6 +59,7 @@ class StoredValues:
     __array_priority__ = 2000
     __hash__ = object.__hash__
 
+    is_sparse: bool
     layout: Any
     shape: Size
     _v: Tensor  # (nnz, …)
@@ -79,6 +80,10 @@ class StoredValues:
     def maker(self) -> Callable[[Tensor], Any]:
         """The function that makes this tensor of its values. It holds the indices, but not the values."""
         raise NotImplementedError
+
+    def __reduce__(self) -> Any:
+        # object's form names the class by `__class__`, which tells programs another one.
+        return self.maker(), (self._v,)
 
     def values_of(self, gradient: Any) -> Tensor:
         """A gradient of this tensor as one of its stored values. Raises GradientLayoutError for another layout."""
@@ -155,6 +160,11 @@ class StoredValues:
         self._v.grad = None if value is None else self.values_of(value)
 
     @property
+    def data(self: _Stored) -> _Stored:
+        """The same tensor outside of any graph."""
+        return self.like(self._v.data)
+
+    @property
     def retains_grad(self) -> bool:
         """Whether the values are a non-leaf that keeps its gradient."""
         return self._v.retains_grad
@@ -170,7 +180,7 @@ class StoredValues:
             made = hook(None if values is None else self.gradient(values))
             return None if made is None else self.values_of(made)
 
-        return self._v.register_hook(of_values)  # type: ignore[arg-type]
+        return self._v.register_hook(of_values)
 
     def backward(
         self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None

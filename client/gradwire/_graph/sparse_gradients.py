@@ -68,7 +68,8 @@ class SparseGradients:
 
 
 def _accumulate(leaf: Handle, gradient: Any, create_graph: bool) -> None:
-    gradient = gradient.like(gradient._v if create_graph else gradient._v.detach())
+    if not create_graph:
+        gradient = gradient.like(gradient._v.detach().clone())  # the function may have saved it
     if leaf._grad is not None:
         with set_grad_enabled(create_graph):
             dense = leaf.grad  # type: ignore[attr-defined]
@@ -159,10 +160,8 @@ def check_hooks(leaf: Handle) -> None:
     edge = leaf._edge
     calls = getattr(getattr(edge, "hooks", None), "calls", {})
     if any(getattr(call, "needs_dense", False) for call in calls.values()):
-        raise refusal(
-            "Tensor.register_post_accumulate_grad_hook of a leaf with a sparse gradient",
-            "use register_hook, or sparse=False",
-        )
+        what = "Tensor.register_post_accumulate_grad_hook of a leaf with a sparse gradient"
+        raise refusal(what, "use register_hook, or sparse=False")
 
 
 def fitting(gradient: Any, leaf: Handle, problem: str) -> Any:

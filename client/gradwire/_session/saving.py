@@ -13,6 +13,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._base.refused import refusal
 from gradwire._base.wiring import wired
 from gradwire._proxy.handle import UNKNOWN, Handle
 from gradwire._proxy.memo import read_spec
@@ -48,6 +49,8 @@ def save_session(session: SessionProtocol, name: str | None, tensors: Mapping[st
         if tensor._session is not session:
             raise refuse(f"save(): {key!r} is a tensor of another session", errors_pb2.REASON_RUNTIME)
         request.tensors.add(name=key, id=tensor._id)
+    if any("_sparse_grad" in leaf.__dict__ for leaf in list(session.watched.values())):
+        raise refusal("save of a session with sparse gradients", "the server has none of them; clear them before")
     session.sync()
     answer = session._transport.call("SaveSession", request, snapshots_pb2.SaveSessionResponse, timeout=None)
     return read_snapshot(answer.snapshot)

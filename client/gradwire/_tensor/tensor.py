@@ -383,6 +383,17 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         self._fresh()
         return hook_accumulated(self, hook)
 
+    def _joined_grad(self, state: Any) -> Any:
+        """The gradient of a leaf that has a sparse part of it."""
+        if state is PRESENT or state is UNKNOWN:
+            sparse = sparse_part(self)
+            set_sparse_part(self, None)
+            state = self.grad
+            set_sparse_part(self, sparse)
+        made = joined_gradient(self, state)
+        self._grad = None if made is sparse_part(self) else made
+        return made
+
     @property
     def grad(self) -> Any:
         """Gradient accumulated by backward; None before. It stays the same object until it is replaced.
@@ -401,17 +412,6 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             spec = commands.name_grad(self, tensor_id, known=state is PRESENT)
             self._grad = state = None if spec is None else new_proxy(self._session, tensor_id, spec)
         return state
-
-    def _joined_grad(self, state: Any) -> Any:
-        """The gradient of a leaf that has a sparse part of it."""
-        if state is PRESENT or state is UNKNOWN:
-            sparse = sparse_part(self)
-            set_sparse_part(self, None)
-            state = self.grad
-            set_sparse_part(self, sparse)
-        made = joined_gradient(self, state)
-        self._grad = None if made is sparse_part(self) else made
-        return made
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -701,6 +701,13 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     def where(self, condition: Tensor, other: Any) -> Tensor:  # type: ignore[override]
         """This tensor where the condition holds, `other` elsewhere (torch.Tensor.where)."""
         return _call("where", (condition, self, other))
+
+    def gather(self, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+        """result[i, j, ...] = self[i, index[i, j, ...], ...] for dim 1, and so on (torch.Tensor.gather)."""
+        if sparse_grad:
+            made: Tensor = wired("gather")(self, dim, index, sparse_grad=True)
+            return made
+        return _call("gather", (self, dim, index))
 
     def polygamma(self, n: int) -> Tensor:
         """The n-th derivative of digamma (torch.Tensor.polygamma)."""

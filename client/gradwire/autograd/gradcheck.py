@@ -359,7 +359,8 @@ def _pairs(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _values(tensor: Any) -> np.ndarray[Any, Any]:
     """All elements, of a sparse tensor as well."""
-    dense = tensor.to_dense() if isinstance(tensor, StoredValues) else tensor
+    is_sparse = isinstance(tensor, StoredValues)
+    dense: Any = tensor.to_dense() if is_sparse else tensor
     found: np.ndarray[Any, Any] = dense.detach().cpu().numpy()
     return found
 

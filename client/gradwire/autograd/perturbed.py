@@ -17,17 +17,18 @@ def densified(given: Any) -> Any:
     """A sparse tensor that stores all elements, as a leaf; what is no sparse tensor itself."""
     if not isinstance(given, StoredValues):
         return given
+    sparse: Any = given
     count = given.numel()
     # Every element's number plus 1 in the same layout tells which element each stored value is.
     numbers = ops.arange(1.0, count + 1, dtype=dtypes.float64, device=given.device).reshape(tuple(given.shape))
-    if given.is_sparse:
-        whole: Any = numbers.to_sparse(given.sparse_dim())
+    if sparse.is_sparse:
+        whole: Any = numbers.to_sparse(sparse.sparse_dim())
     else:
-        blocks = given._v.shape[1:3] if len(given._v.shape) - given.dense_dim() == 3 else None
-        whole = numbers.to_sparse(layout=given.layout, blocksize=blocks, dense_dim=given.dense_dim())
-    values = given.detach().to_dense().reshape(-1)[whole._v.long() - 1]
+        blocks = sparse._v.shape[1:3] if len(sparse._v.shape) - sparse.dense_dim() == 3 else None
+        whole = numbers.to_sparse(layout=sparse.layout, blocksize=blocks, dense_dim=sparse.dense_dim())
+    values = sparse.detach().to_dense().reshape(-1)[whole._v.long() - 1]
     made: Any = whole.like(values.detach())
-    return made.requires_grad_(given.requires_grad)
+    return made.requires_grad_(sparse.requires_grad)
 
 
 def rows_of_elements(given: Any, rows: Sequence[np.ndarray[Any, Any]], columns: int) -> np.ndarray[Any, Any]:
@@ -45,4 +46,5 @@ def _places(given: Any) -> np.ndarray[Any, Any]:
     coo = given.detach() if given.is_sparse else given.detach().coo()
     inner = math.prod(coo._v.shape[1:])
     flat: np.ndarray[Any, Any] = coo.flat_indices().cpu().numpy()
-    return (flat[:, None] * inner + np.arange(inner)).reshape(-1)
+    places: np.ndarray[Any, Any] = (flat[:, None] * inner + np.arange(inner)).reshape(-1)
+    return places

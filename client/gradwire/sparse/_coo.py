@@ -1,7 +1,8 @@
 """Sparse tensors in COO form: a tensor of indices and a tensor of values, on which ordinary ops compute.
 
-The class is not a subclass of Tensor, though `isinstance` says so to programs. Functions that get one call its `__torch_function__`, which finds them in a table
-(`_rules.py`) and refuses others by name. Gradients flow through the values.
+The class is not a subclass of Tensor, though `isinstance` says so to programs. Functions that get one call its
+`__torch_function__`, which finds them in a table (`_rules.py`) and refuses others by name. Gradients flow through the
+values.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from gradwire._base import dtypes
 from gradwire._base.absent import GradwireAbsentError
 from gradwire._base.dtypes import Size
 from gradwire._base.errors import refuse
-from gradwire._base.modes import no_grad
+from gradwire._base.modes import is_grad_enabled, no_grad
 from gradwire._base.refused import refusal
 from gradwire._functions.create import as_tensor, zeros
 from gradwire._functions.legacy import sparse_coo
@@ -224,6 +225,18 @@ class SparseTensor(StoredValues):
     def __add__(self, other: Any) -> Any:
         return RULES["add"](self, other)
 
+    def __iadd__(self, other: Any) -> Any:
+        return RULES["add" if _is_recorded(self, other) else "add_"](self, other)
+
+    def __isub__(self, other: Any) -> Any:
+        return RULES["sub" if _is_recorded(self, other) else "sub_"](self, other)
+
+    def __imul__(self, other: Any) -> Any:
+        return RULES["mul" if _is_recorded(self, other) else "mul_"](self, other)
+
+    def __itruediv__(self, other: Any) -> Any:
+        return RULES["div" if _is_recorded(self, other) else "div_"](self, other)
+
     def __radd__(self, other: Any) -> Any:
         return RULES["add"](other, self)
 
@@ -249,6 +262,11 @@ class SparseTensor(StoredValues):
 
     def __rmatmul__(self, other: Any) -> Any:
         return RULES["matmul"](other, self)
+
+
+def _is_recorded(*operands: Any) -> bool:
+    """Whether a result has a history. Then operators as += make a new tensor, as no history is changed in place."""
+    return is_grad_enabled() and any(getattr(each, "requires_grad", False) for each in operands)
 
 
 def sparse_absent(name: str, reason: str = _REASON) -> GradwireAbsentError:

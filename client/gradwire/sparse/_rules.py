@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireIndexError, refuse
-from gradwire._base.modes import no_grad
+from gradwire._base.modes import is_grad_enabled, no_grad
 from gradwire._base.promotion import promote_types
 from gradwire._base.refused import refusal
 from gradwire._base.wiring import wired
@@ -222,6 +222,61 @@ def sub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     if isinstance(other, SparseTensor) and dtypes.bool_ in (other.dtype, getattr(input, "dtype", None)):
         raise refuse("Subtraction, the `-` operator, with a bool tensor is not supported.")
     return add(input, other, alpha=-alpha)
+
+
+# In place, for gradients: an optimizer's scaling and clearing.
+
+
+@_rule("mul_", "multiply_")
+def mul_(input: SparseTensor, other: Any) -> SparseTensor:
+    """The product with a number, in place like `add_`."""
+    if not (isinstance(input, SparseTensor) and _is_scalar(other)):
+        raise refusal("mul_ of a sparse tensor", "only a number multiplies it in place")
+    return _become(input, mul(input, other))
+
+
+@_rule("div_", "divide_", "true_divide_")
+def div_(input: SparseTensor, other: Any) -> SparseTensor:
+    """The quotient by a number, in place like `add_`."""
+    if not (isinstance(input, SparseTensor) and _is_scalar(other)):
+        raise refusal("div_ of a sparse tensor", "only a number divides it in place")
+    return _become(input, div(input, other))
+
+
+@_rule("add_")
+def add_(input: SparseTensor, other: Any, *, alpha: Any = 1) -> SparseTensor:
+    """The sum with a sparse tensor, which takes the place of the stored elements."""
+    if not isinstance(input, SparseTensor):
+        raise refusal("add_ of a dense and a sparse tensor", "add the sparse one's to_dense()")
+    return _become(input, add(input, other, alpha=alpha))
+
+
+@_rule("sub_", "subtract_")
+def sub_(input: SparseTensor, other: Any, *, alpha: Any = 1) -> SparseTensor:
+    """The difference, in place like `add_`."""
+    return add_(input, other, alpha=-alpha)
+
+
+@_rule("zero_")
+def zero_(input: SparseTensor) -> SparseTensor:
+    """No stored elements are left."""
+    return _become(input, zeros_like(input))
+
+
+@_rule("detach_")
+def detach_(input: SparseTensor) -> SparseTensor:
+    """The tensor, from now on without history."""
+    input._v.detach_()
+    return input
+
+
+def _become(input: SparseTensor, made: SparseTensor) -> SparseTensor:
+    if is_grad_enabled() and (input.requires_grad or made.requires_grad):
+        raise refusal("in-place changes of a sparse tensor with gradients", "make a new tensor")
+    if made.dtype is not input.dtype:
+        raise refuse(f"result type {made.dtype} can't be cast to the desired output type {input.dtype}")
+    input.become(made)
+    return input
 
 
 # Reductions.

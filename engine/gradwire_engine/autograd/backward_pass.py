@@ -321,7 +321,7 @@ class BackwardPass:
     def _reach_leaf(self, node: AccumulateGrad, hooks: Hooks) -> Way:
         """Deliver a leaf's gradient: at once if a hook needs the accumulated gradient, else at the end."""
         leaf: Tensor = node.variable
-        gradients = self.pending.pop(node)
+        gradients = self.pending.pop(node) or [None]  # no gradient came, or the client keeps it
         if not (self.to_leaves and leaf.requires_grad):
             return
         for callback in tuple(hooks.before):

@@ -1,4 +1,4 @@
-"""Lookups in tables, with `sparse=True` such that the table's gradient stores the rows alone that were looked up."""
+"""Lookups whose gradient is sparse on demand: it stores only the rows or elements that were looked up."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 from gradwire._base.errors import GradwireValueError, refuse
 from gradwire._base.modes import is_grad_enabled, no_grad
+from gradwire._base.refused import refusal
 from gradwire._base.wiring import wired
 from gradwire._graph.sparse_gradients import not_a_leaf
 from gradwire._tensor import ops
@@ -43,12 +44,51 @@ class _Lookup(Function):
         return wired("sparse_coo_tensor")(indices.unsqueeze(0), rows, ctx.size), None, None, None
 
 
-def _records(weight: Tensor) -> bool:
+class _Gather(Function):
+    """Elements of a tensor, which gets a sparse gradient."""
+
+    @classmethod
+    def _node_name(cls) -> str:
+        return "GatherBackward0"
+
+    @staticmethod
+    def forward(ctx: Any, input: Tensor, dim: int, index: Tensor) -> Tensor:
+        """`dim` counts from the first."""
+        ctx.save_for_backward(index)
+        ctx.dim, ctx.size = dim, tuple(input.shape)
+        return ops.gather(input, dim, index)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """An element for each of the index."""
+        (index,) = ctx.saved_tensors
+        rows = [
+            index if dim == ctx.dim else ops.arange(size, device=index.device).view(-1, *[1] * (index.ndim - dim - 1))
+            for dim, size in enumerate(index.shape)
+        ]
+        places = ops.stack([each.expand(index.shape).reshape(-1) for each in rows])
+        return wired("sparse_coo_tensor")(places, grad_outputs[0].reshape(-1), ctx.size), None, None
+
+
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Tensor | None = None) -> Tensor:
+    """result[i, j, ...] = input[i, index[i, j, ...], ...] for dim 1, and so on (torch.gather).
+
+    With `sparse_grad`, the gradient of `input`, which must be a leaf, is sparse.
+    """
+    if not sparse_grad or out is not None or not _records(input, "gather(sparse_grad=True) of a computed tensor"):
+        return ops.gather(input, dim, index, out=out)
+    if not input.ndim or not index.ndim:
+        raise refusal("gather(sparse_grad=True) of a scalar", "its gradient is dense with sparse_grad=False")
+    made: Tensor = _Gather.apply(input, dim % input.ndim if -input.ndim <= dim < input.ndim else dim, index)
+    return made
+
+
+def _records(table: Tensor, what: str) -> bool:
     """Whether a table gets a gradient. Raises NotImplementedError for one that is no leaf."""
-    if not (weight.requires_grad and is_grad_enabled()):
+    if not (table.requires_grad and is_grad_enabled()):
         return False
-    if not weight.is_leaf:
-        raise not_a_leaf("embedding(sparse=True) of a computed table")
+    if not table.is_leaf:
+        raise not_a_leaf(what)
     return True
 
 
@@ -66,7 +106,7 @@ def embedding(
     The row `padding_idx` gets no gradient. With `max_norm`, longer rows that are looked up are shortened in place. With
     `sparse`, the gradient of `weight`, which must be a leaf, is sparse.
     """
-    if not sparse or not _records(weight):
+    if not sparse or not _records(weight, "embedding(sparse=True) of a computed table"):
         return ops.embedding(input, weight, padding_idx, max_norm, norm_type, scale_grad_by_freq)
     made: Tensor = _Lookup.apply(weight, input, padding_idx, (max_norm, norm_type, scale_grad_by_freq))
     return made
@@ -93,7 +133,7 @@ def embedding_bag(
     if sparse and mode == "max":
         raise GradwireValueError("max mode does not support sparse weights")
     how = (mode, False, per_sample_weights, include_last_offset, padding_idx)
-    if not sparse or not _records(weight):
+    if not sparse or not _records(weight, "embedding_bag(sparse=True) of a computed table"):
         return ops.embedding_bag(input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, *how)
     with no_grad():
         ops.embedding_bag(input, weight.detach(), offsets, None, 2.0, False, *how)  # checks the arguments
@@ -113,4 +153,4 @@ def embedding_bag(
     return ops.embedding_bag(places, rows, offsets.long(), None, 2.0, False, mode, False, factors, include_last_offset)
 
 
-__all__ = ["embedding", "embedding_bag"]
+__all__ = ["embedding", "embedding_bag", "gather"]

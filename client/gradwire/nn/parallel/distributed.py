@@ -18,6 +18,7 @@ from gradwire._base.modes import is_grad_enabled
 from gradwire._base.refused import refusal
 from gradwire._functions.backward import call_after_backward
 from gradwire._functions.create import tensor, zeros_like
+from gradwire._graph.sparse_gradients import is_sparse
 from gradwire._tensor.tensor import Tensor
 from gradwire.distributed._collectives import broadcast_coalesced
 from gradwire.distributed._group import ProcessGroup, group_of
@@ -243,6 +244,8 @@ class DistributedDataParallel(Module):
     def _average(self, places: Sequence[int]) -> None:
         # The last parameters' gradients are ready first.
         gradients = [self._reduced[place].grad for place in reversed(places)]
+        if any(is_sparse(each) for each in gradients):
+            raise refusal("nn.parallel.DistributedDataParallel with sparse gradients", "use sparse=False")
         for bucket in _buckets(gradients, _FIRST_BUCKET, self.bucket_bytes_cap):
             dist.all_reduce_coalesced(
                 [gradients[place] for place in bucket], dist.ReduceOp.AVG, group=self.process_group
