@@ -269,3 +269,25 @@ def test_a_repeated_product_without_a_job_follows_its_arrays(arrays: Arrays) -> 
     row = arrays(1, 4)[0]
     multiply.add(a, b, out, row)
     np.testing.assert_array_equal(out, a.T @ b + row)
+
+
+@needs_library
+@pytest.mark.parametrize(("beside", "expected"), [(False, [2, 2, 2, 2]), (True, [1, 1, 2, 2])])
+def test_beside_a_client_small_eager_products_use_one_thread(
+    beside: bool, expected: list[int], used: list[bool], arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    class Team:
+        def run(self, kind: int, count: int, data: int, threads: int) -> None:
+            asked.append(threads)
+
+    monkeypatch.setattr(POOL, "threads", 2)
+    monkeypatch.setattr(POOL, "team", Team())
+    monkeypatch.setattr(POOL, "is_beside_client", beside)
+    small, large = arrays(100, 100), arrays(200, 200)
+    matrix_product(np, small, small)
+    module.product_for(small, small)(np, small, small)
+    matrix_product(np, large, large)
+    module.RepeatedProduct()(small, small, np.empty_like(small))  # of a plan, beside which no client computes
+    assert asked == expected

@@ -125,6 +125,21 @@ def test_a_worker_that_owned_the_process_leaves_it_as_it_was(monkeypatch: pytest
     assert (OPTIONS.mode, POOL.threads) == before
 
 
+@pytest.mark.parametrize(("cores", "beside"), [(2, True), (3, False)])
+def test_a_worker_that_uses_all_cores_leaves_one_to_the_client(
+    cores: int, beside: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread_worker, "cap_process", lambda most: None)
+    monkeypatch.setattr(thread_worker.blas, "threads", lambda: 2)
+    monkeypatch.setattr(thread_worker.blas, "cores", lambda: cores)
+
+    async def use(backend: InProcessBackend, worker: ThreadWorker) -> bool:
+        return POOL.is_beside_client
+
+    assert run(use, owns_process=True) is beside
+    assert not POOL.is_beside_client
+
+
 @pytest.mark.parametrize(("stores", "line"), [(False, "worker call failed"), (True, "session is not opened")])
 def test_the_log_has_why_a_session_was_not_opened(
     stores: bool, line: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
