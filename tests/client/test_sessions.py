@@ -245,7 +245,9 @@ def test_a_keyboard_interrupt_in_a_wait_loses_nothing(untold, without_maintenanc
     assert count == 2  # x and its gradient; the interrupted result was released
 
 
-def test_a_batch_whose_answer_was_lost_is_sent_again_and_applies_once(without_maintenance, deferring, monkeypatch):
+def test_a_batch_whose_answer_was_lost_is_sent_again_and_applies_once(
+    untold, without_maintenance, deferring, monkeypatch
+):
     x = gradwire.tensor([1.0])
     with gradwire.no_grad():
         x.add_(1.0)
