@@ -177,3 +177,10 @@ def test_nothing_is_foretold_in_an_ended_session(server_address):
     session.close()
     with pytest.raises(GradwireError, match="closed"):
         held.exp()
+
+
+@pytest.mark.parametrize("op", ["max", "min", "sum", "mean", "prod", "squeeze"])
+def test_a_dimension_of_none_is_none(deferring, op):
+    x = gradwire.ones(1, 3, requires_grad=True)
+    made = [call._call(op, (x, *rest)) for rest in ((), (None,), *([] if op == "squeeze" else [(None, False)]))]
+    assert compared(deferring, *made)

@@ -84,7 +84,7 @@ def test_by_the_public_stream_a_connection_that_ended_is_gone_on_with(
 
 
 def test_by_the_public_stream_an_interrupted_wait_loses_nothing(
-    server_address: str, monkeypatch: pytest.MonkeyPatch
+    untold: None, server_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     public(monkeypatch)
     session = gradwire.connect(server_address)

@@ -226,7 +226,7 @@ def test_what_a_pausing_program_left_is_sent_all_the_same(without_maintenance, d
     assert sessions._maintenance.daemon
 
 
-def test_a_keyboard_interrupt_in_a_wait_loses_nothing(without_maintenance, deferring, monkeypatch):
+def test_a_keyboard_interrupt_in_a_wait_loses_nothing(untold, without_maintenance, deferring, monkeypatch):
     x = gradwire.tensor([1.0, 2.0], requires_grad=True)
     receive = Link.receive_batch
 
@@ -245,7 +245,9 @@ def test_a_keyboard_interrupt_in_a_wait_loses_nothing(without_maintenance, defer
     assert count == 2  # x and its gradient; the interrupted result was released
 
 
-def test_a_batch_whose_answer_was_lost_is_sent_again_and_applies_once(without_maintenance, deferring, monkeypatch):
+def test_a_batch_whose_answer_was_lost_is_sent_again_and_applies_once(
+    untold, without_maintenance, deferring, monkeypatch
+):
     x = gradwire.tensor([1.0])
     with gradwire.no_grad():
         x.add_(1.0)

@@ -6,6 +6,7 @@ not know. Only ops with a shape rule have one. `tests/client/test_foretelling.py
 
 from __future__ import annotations
 
+from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.declaration import Declaration
 from gradwire_engine.op.op import NAMED_APART
 from gradwire_engine.op.signature import REGISTRY, Signature
@@ -80,7 +81,8 @@ def node_of(op: Signature) -> str:
     """The name of the node that records the op for every tensor input; "" if the arguments decide, "-" if none does."""
     if op.name in _NODES:
         return _NODES[op.name]
-    if op.name == "detach" or not (op.differentiable or op.has_in_place):
+    differentiable = isinstance(op, (Composite, Declaration)) and op.differentiable
+    if op.name == "detach" or not (differentiable or op.has_in_place):
         return "-"
     if not isinstance(op, Declaration) or not isinstance(op.node_name, str):
         return ""

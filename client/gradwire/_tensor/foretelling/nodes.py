@@ -29,7 +29,8 @@ def _largest(name: str) -> _Naming:
     """max and min: of all elements, or along a dimension."""
 
     def node(args: tuple[Any, ...], named: _Named) -> str:
-        return f"{name}Backward{1 if len(args) < 2 and not named else 0}"
+        whole = (len(args) < 2 or args[1] is None) and named.get("dim") is None
+        return f"{name}Backward{1 if whole else 0}"
 
     return node
 
