@@ -165,6 +165,7 @@ REQUESTS: dict[str, Make] = {
     "SavedValue": lambda v: [
         h.SavedValueRequest(session_id=v.session, tensor=v.tensor, name="self"),
         h.SavedValueRequest(session_id=v.session, node=v.node, name="self"),
+        h.SavedValueRequest(session_id=v.session, tensor=v.tensor, name="self", pack=[v.hook], recomputed=v.hook),
     ],
     "Cancel": lambda v: [
         s.CancelRequest(session_id=v.session), s.CancelRequest(session_id=v.session, writer=1, through_seq=9)
@@ -190,7 +191,8 @@ REQUESTS: dict[str, Make] = {
 NAMES = {
     "session_id", "transfer_id", "request_id", "name", "hash", "number", "hook", "hooks", "node", "backward", "edge",
     "tensor", "tensors", "id", "ids", "inputs", "outputs", "grad_outputs", "gradients", "results", "grad", "data",
-    "saved", "dirty", "group", "non_differentiable", "unpacked", "page_token", "principal", "file",
+    "saved", "dirty", "group", "non_differentiable", "unpacked", "pack", "page_token", "principal", "file",
+    "recomputed",
 }  # fmt: skip
 # A gang has the caller in its name at the server.
 OWN = {

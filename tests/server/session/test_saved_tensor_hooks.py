@@ -9,7 +9,7 @@ import pytest
 from gradwire.v1 import hooks_pb2
 from gradwire_engine import EngineError, Reason, Tensor, backward, call
 from gradwire_server.common.errors import Refusal
-from gradwire_server.session import saved_tensor_hooks
+from gradwire_server.session import hook_commands, saved_tensor_hooks
 from tests.server.session.opened import bound, opened
 
 
@@ -120,3 +120,42 @@ def test_a_value_that_was_freed_is_refused(session: Any) -> None:
     with pytest.raises(EngineError) as refusal:
         show(session, "result")
     assert refusal.value.reason is Reason.GRAPH_FREED
+
+
+def test_one_value_is_packed_later_and_only_once(session: Any) -> None:
+    x = bound(session, 1, 1.0, 2.0)
+    made = call("mul", (x, x))
+    session.bind(2, made)
+    assert list(show(session, "self", pack=[10]).tensors) == []
+    assert list(show(session, "self").hooks) == [10]
+    assert len(show(session, "other").tensors) == 1
+    for name, pack, phrase in (
+        ("self", [11], "already been set"),
+        ("other", [11, 12], "saved 1 tensors, not 2"),
+    ):
+        with pytest.raises(EngineError, match=phrase):
+            show(session, name, pack=pack)
+    x.storage.changed()
+    with pytest.raises(EngineError, match="modifying its input in place"):
+        show(session, "other", pack=[13])
+
+
+def test_what_a_checkpoint_dropped_is_shown_after_a_recomputation_and_dropped_again(session: Any) -> None:
+    x = bound(session, 1, 1.0, 2.0)
+
+    def mark(name: str, outputs: Any = ()) -> None:
+        request = hooks_pb2.CheckpointRequest(hook=9, mark=f"CHECKPOINT_MARK_{name}", outputs=outputs)
+        hook_commands.checkpoint(session, request, hooks_pb2.CheckpointResponse())
+
+    for number, begin, end in ((2, "BEGIN", "END"), (5, "BEGIN_AGAIN", "END_AGAIN"), (6, "BEGIN_AGAIN", "END_AGAIN")):
+        if number > 2:
+            answer = show(session, "result")
+            assert (answer.known, answer.checkpoint, list(answer.tensors)) == (True, 9, [])
+        mark(begin)
+        session.bind(number, call("exp", (x,)))
+        mark(end, [number])
+        if number > 2:
+            answer = show(session, "result", recomputed=9)
+            assert session.tensor(answer.tensors[0].id).array.tolist() == np.exp([1.0, 2.0]).tolist()
+            assert list(answer.nodes) == [session.graph_walks.node_id(session.tensor(2).grad_fn)]
+    assert session.tensor(2).grad_fn.saved == ()

@@ -19,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gradwire/v1/hooks.proto.
  */
 export const file_gradwire_v1_hooks: GenFile = /*@__PURE__*/
-  fileDesc("ChdncmFkd2lyZS92MS9ob29rcy5wcm90bxILZ3JhZHdpcmUudjEijgEKE1JlZ2lzdGVySG9va1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEgwKBGhvb2sYAyABKAYSDgoGdGVuc29yGAQgASgGEgwKBG5vZGUYBSABKAQSIwoEa2luZBgGIAEoDjIVLmdyYWR3aXJlLnYxLkhvb2tLaW5kIhYKFFJlZ2lzdGVySG9va1Jlc3BvbnNlIkkKEVJlbW92ZUhvb2tSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIMCgRob29rGAMgASgGIhQKElJlbW92ZUhvb2tSZXNwb25zZSKHAQoVUmVzdW1lQmFja3dhcmRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIQCghiYWNrd2FyZBgDIAEoBhIQCghyZXBsYWNlcxgEIAEoCBIRCglncmFkaWVudHMYBSADKAYSDwoHYWJhbmRvbhgGIAEoCCJ9ChZSZXN1bWVCYWNrd2FyZFJlc3BvbnNlEiIKA2R1ZRgBIAEoCzIVLmdyYWR3aXJlLnYxLkhvb2tDYWxsEhMKC2FjY3VtdWxhdGVkGAIgAygGEioKCWdyYWRpZW50cxgDIAMoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMizwEKFVJlY29yZEZ1bmN0aW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDAoEaG9vaxgDIAEoBhIMCgRuYW1lGAQgASgJEg4KBmlucHV0cxgFIAMoBhIPCgdvdXRwdXRzGAYgAygGEg0KBXNhdmVkGAcgAygGEg0KBWRpcnR5GAggAygGEhoKEm5vbl9kaWZmZXJlbnRpYWJsZRgJIAMoBhIXCg9rZWVwc191bmRlZmluZWQYCiABKAgiQgoWUmVjb3JkRnVuY3Rpb25SZXNwb25zZRIoCgdvdXRwdXRzGAEgAygLMhcuZ3JhZHdpcmUudjEuVGVuc29yU3BlYyKdAQoRQ2hlY2twb2ludFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEgwKBGhvb2sYAyABKAYSKQoEbWFyaxgEIAEoDjIbLmdyYWR3aXJlLnYxLkNoZWNrcG9pbnRNYXJrEg8KB291dHB1dHMYBSADKAYSFgoOcmFuZG9tX2dvZXNfb24YBiABKAgiFAoSQ2hlY2twb2ludFJlc3BvbnNlIlcKD05hbWVFZGdlUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDgoGdGVuc29yGAMgASgGEgwKBGVkZ2UYBCABKAYiOQoQTmFtZUVkZ2VSZXNwb25zZRIlCgRlZGdlGAEgASgLMhcuZ3JhZHdpcmUudjEuVGVuc29yU3BlYyKPAQoQUGFja1NhdmVkUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDgoGbnVtYmVyGAMgASgGEiMKBHN0ZXAYBCABKA4yFS5ncmFkd2lyZS52MS5QYWNrU3RlcBIPCgdvdXRwdXRzGAUgAygGEg0KBWhvb2tzGAYgAygGIjwKEVBhY2tTYXZlZFJlc3BvbnNlEicKBnZhbHVlcxgBIAMoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMieQoRU2F2ZWRWYWx1ZVJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg4KBnRlbnNvchgDIAEoBhIMCgRub2RlGAQgASgEEgwKBG5hbWUYBSABKAkSEAoIdW5wYWNrZWQYBiADKAYibQoSU2F2ZWRWYWx1ZVJlc3BvbnNlEg0KBWtub3duGAEgASgIEigKB3RlbnNvcnMYAiADKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjEg8KB3NldmVyYWwYAyABKAgSDQoFaG9va3MYBCADKAYqYgoIUGFja1N0ZXASGQoVUEFDS19TVEVQX1VOU1BFQ0lGSUVEEAASEwoPUEFDS19TVEVQX0JFR0lOEAESEgoOUEFDS19TVEVQX1NIT1cQAhISCg5QQUNLX1NURVBfS0VFUBADKqUBCg5DaGVja3BvaW50TWFyaxIfChtDSEVDS1BPSU5UX01BUktfVU5TUEVDSUZJRUQQABIZChVDSEVDS1BPSU5UX01BUktfQkVHSU4QARIXChNDSEVDS1BPSU5UX01BUktfRU5EEAISHwobQ0hFQ0tQT0lOVF9NQVJLX0JFR0lOX0FHQUlOEAMSHQoZQ0hFQ0tQT0lOVF9NQVJLX0VORF9BR0FJThAEQnQKFWlvLmdpdGh1Yi5ncmFkd2lyZS52MVABWjxnaXRodWIuY29tL2dyYWR3aXJlL2dyYWR3aXJlL2NsaWVudC9nby9ncmFkd2lyZXBiO2dyYWR3aXJlcGKqAgtHcmFkd2lyZS5WMeoCDEdyYWR3aXJlOjpWMWIGcHJvdG8z", [file_gradwire_v1_types]);
+  fileDesc("ChdncmFkd2lyZS92MS9ob29rcy5wcm90bxILZ3JhZHdpcmUudjEijgEKE1JlZ2lzdGVySG9va1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEgwKBGhvb2sYAyABKAYSDgoGdGVuc29yGAQgASgGEgwKBG5vZGUYBSABKAQSIwoEa2luZBgGIAEoDjIVLmdyYWR3aXJlLnYxLkhvb2tLaW5kIhYKFFJlZ2lzdGVySG9va1Jlc3BvbnNlIkkKEVJlbW92ZUhvb2tSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIMCgRob29rGAMgASgGIhQKElJlbW92ZUhvb2tSZXNwb25zZSKHAQoVUmVzdW1lQmFja3dhcmRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIQCghiYWNrd2FyZBgDIAEoBhIQCghyZXBsYWNlcxgEIAEoCBIRCglncmFkaWVudHMYBSADKAYSDwoHYWJhbmRvbhgGIAEoCCJ9ChZSZXN1bWVCYWNrd2FyZFJlc3BvbnNlEiIKA2R1ZRgBIAEoCzIVLmdyYWR3aXJlLnYxLkhvb2tDYWxsEhMKC2FjY3VtdWxhdGVkGAIgAygGEioKCWdyYWRpZW50cxgDIAMoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMizwEKFVJlY29yZEZ1bmN0aW9uUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDAoEaG9vaxgDIAEoBhIMCgRuYW1lGAQgASgJEg4KBmlucHV0cxgFIAMoBhIPCgdvdXRwdXRzGAYgAygGEg0KBXNhdmVkGAcgAygGEg0KBWRpcnR5GAggAygGEhoKEm5vbl9kaWZmZXJlbnRpYWJsZRgJIAMoBhIXCg9rZWVwc191bmRlZmluZWQYCiABKAgiQgoWUmVjb3JkRnVuY3Rpb25SZXNwb25zZRIoCgdvdXRwdXRzGAEgAygLMhcuZ3JhZHdpcmUudjEuVGVuc29yU3BlYyKdAQoRQ2hlY2twb2ludFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEgwKBGhvb2sYAyABKAYSKQoEbWFyaxgEIAEoDjIbLmdyYWR3aXJlLnYxLkNoZWNrcG9pbnRNYXJrEg8KB291dHB1dHMYBSADKAYSFgoOcmFuZG9tX2dvZXNfb24YBiABKAgiFAoSQ2hlY2twb2ludFJlc3BvbnNlIlcKD05hbWVFZGdlUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDgoGdGVuc29yGAMgASgGEgwKBGVkZ2UYBCABKAYiOQoQTmFtZUVkZ2VSZXNwb25zZRIlCgRlZGdlGAEgASgLMhcuZ3JhZHdpcmUudjEuVGVuc29yU3BlYyKPAQoQUGFja1NhdmVkUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDgoGbnVtYmVyGAMgASgGEiMKBHN0ZXAYBCABKA4yFS5ncmFkd2lyZS52MS5QYWNrU3RlcBIPCgdvdXRwdXRzGAUgAygGEg0KBWhvb2tzGAYgAygGIjwKEVBhY2tTYXZlZFJlc3BvbnNlEicKBnZhbHVlcxgBIAMoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMimwEKEVNhdmVkVmFsdWVSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIOCgZ0ZW5zb3IYAyABKAYSDAoEbm9kZRgEIAEoBBIMCgRuYW1lGAUgASgJEhAKCHVucGFja2VkGAYgAygGEgwKBHBhY2sYByADKAYSEgoKcmVjb21wdXRlZBgIIAEoBiKQAQoSU2F2ZWRWYWx1ZVJlc3BvbnNlEg0KBWtub3duGAEgASgIEigKB3RlbnNvcnMYAiADKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjEg8KB3NldmVyYWwYAyABKAgSDQoFaG9va3MYBCADKAYSEgoKY2hlY2twb2ludBgFIAEoBhINCgVub2RlcxgGIAMoBCpiCghQYWNrU3RlcBIZChVQQUNLX1NURVBfVU5TUEVDSUZJRUQQABITCg9QQUNLX1NURVBfQkVHSU4QARISCg5QQUNLX1NURVBfU0hPVxACEhIKDlBBQ0tfU1RFUF9LRUVQEAMqpQEKDkNoZWNrcG9pbnRNYXJrEh8KG0NIRUNLUE9JTlRfTUFSS19VTlNQRUNJRklFRBAAEhkKFUNIRUNLUE9JTlRfTUFSS19CRUdJThABEhcKE0NIRUNLUE9JTlRfTUFSS19FTkQQAhIfChtDSEVDS1BPSU5UX01BUktfQkVHSU5fQUdBSU4QAxIdChlDSEVDS1BPSU5UX01BUktfRU5EX0FHQUlOEARCdAoVaW8uZ2l0aHViLmdyYWR3aXJlLnYxUAFaPGdpdGh1Yi5jb20vZ3JhZHdpcmUvZ3JhZHdpcmUvY2xpZW50L2dvL2dyYWR3aXJlcGI7Z3JhZHdpcmVwYqoCC0dyYWR3aXJlLlYx6gIMR3JhZHdpcmU6OlYxYgZwcm90bzM", [file_gradwire_v1_types]);
 
 /**
  * Registers a hook: backward stops at a place of the graph until the client has run it.
@@ -596,7 +596,7 @@ export type SavedValueRequest = Message<"gradwire.v1.SavedValueRequest"> & {
 
   /**
    * The value's name in the op's derivative formulas. PyTorch's names "self" and "result" work, too.
-   * "variable" is the leaf of an AccumulateGrad node.
+   * "variable" is the leaf of an AccumulateGrad node, "saved_tensors" all that a custom function saved.
    *
    * @generated from field: string name = 5;
    */
@@ -608,6 +608,21 @@ export type SavedValueRequest = Message<"gradwire.v1.SavedValueRequest"> & {
    * @generated from field: repeated fixed64 unpacked = 6;
    */
   unpacked: bigint[];
+
+  /**
+   * Hooks that keep the value from now on: a number for each of its tensors, as in PackSaved. With 0 the server keeps
+   * the tensor. The answer has no tensors then.
+   *
+   * @generated from field: repeated fixed64 pack = 7;
+   */
+  pack: bigint[];
+
+  /**
+   * The checkpoint that was computed again for the request: what its nodes got back is dropped after the answer.
+   *
+   * @generated from field: fixed64 recomputed = 8;
+   */
+  recomputed: bigint;
 };
 
 /**
@@ -631,8 +646,8 @@ export type SavedValueResponse = Message<"gradwire.v1.SavedValueResponse"> & {
   known: boolean;
 
   /**
-   * The tensors with their history; several if the value is a list. The client releases the ids. TensorSpec.same_as tells
-   * the id of a tensor that already had one.
+   * The tensors with their history; several if the value is a list, id 0 for none. The client releases the ids.
+   * TensorSpec.same_as tells the id of a tensor that already had one.
    *
    * @generated from field: repeated gradwire.v1.TensorSpec tensors = 2;
    */
@@ -652,6 +667,21 @@ export type SavedValueResponse = Message<"gradwire.v1.SavedValueResponse"> & {
    * @generated from field: repeated fixed64 hooks = 4;
    */
   hooks: bigint[];
+
+  /**
+   * Set if a checkpoint dropped the value: its number. Then `tensors` is empty: compute the checkpoint again, and repeat
+   * the request with `recomputed`.
+   *
+   * @generated from field: fixed64 checkpoint = 5;
+   */
+  checkpoint: bigint;
+
+  /**
+   * The GraphNode.id of the node that made each tensor, 0 for a leaf.
+   *
+   * @generated from field: repeated uint64 nodes = 6;
+   */
+  nodes: bigint[];
 };
 
 /**
