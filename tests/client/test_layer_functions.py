@@ -276,3 +276,19 @@ def test_the_padding_row_has_no_gradient_even_of_what_is_not_finite(scaled, bad)
         return grad.detach(), second[:, ::2]
 
     agree(differentiated)
+
+
+def test_bags_refuse_padding_rows_that_are_not_there_and_weights_of_another_dtype():
+    def bag(t, **given):
+        return t.nn.functional.embedding_bag(t.tensor([[1, 2]]), t.ones(4, 2), mode="sum", **given)
+
+    for wrong in (4, -5):
+        refuse(
+            lambda t, wrong=wrong: bag(t, padding_idx=wrong),
+            RuntimeError,
+            f"padding_idx must be within the number of embeddings, -4 through 3, but got {wrong}",
+        )
+    agree(lambda t: [bag(t, padding_idx=right) for right in (-4, -2, 3)])
+    refuse(
+        lambda t: bag(t, per_sample_weights=t.ones(1, 2, dtype=t.float64)), RuntimeError, "have the same type as tensor"
+    )

@@ -92,7 +92,7 @@ def test_the_message_is_kept_as_it_came() -> None:
         ("add", (), {}, "missing 1 required argument"),
         ("neg", ("x",), {}, "must be Tensor, not str"),
         ("add_", (Id(1), 1.0), {"outputs": [9]}, "makes no new tensor"),
-        ("mul_", (2.0, Id(1)), {}, "'input' (position 1) must be Tensor"),
+        ("mul_", (2.0, Id(1)), {}, "'input' .* must be Tensor"),
     ],
 )
 def test_an_op_that_could_not_be_called_is_not_prepared(name: str, args: tuple, fields: dict, says: str) -> None:

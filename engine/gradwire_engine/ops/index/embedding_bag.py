@@ -87,6 +87,19 @@ def embedding_bag(
     Raises EngineError: ARGUMENT_VALUE, NOT_SUPPORTED, INDEX_OUT_OF_RANGE, RUNTIME.
     """
     _check(input, weight, offsets, mode, per_sample_weights)
+    rows_of_weight = weight.shape[0]
+    if padding_idx is not None and not -rows_of_weight <= padding_idx < rows_of_weight:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"padding_idx must be within the number of embeddings, {-rows_of_weight} through {rows_of_weight - 1}, but "
+            f"got {padding_idx}",
+        )
+    if per_sample_weights is not None and per_sample_weights.dtype != weight.dtype:
+        raise EngineError(
+            Reason.RUNTIME,
+            "embedding_bag: Expected tensor 'weight' to have the same type as tensor 'per_sample_weights', but "
+            f"{dtypes.TITLES[weight.dtype]} does not equal {dtypes.TITLES[per_sample_weights.dtype]}",
+        )
     if scale_grad_by_freq and mode == "max":
         raise EngineError(Reason.ARGUMENT_VALUE, "max mode does not support scaling the gradient by the frequency")
     indices, starts = _array(input), None if offsets is None else _array(offsets)
