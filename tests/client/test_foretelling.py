@@ -90,7 +90,9 @@ def default_dtype():
 @pytest.mark.parametrize("op", sorted(ops.SHAPE_RULES))
 def test_foretold_results_are_as_the_server_describes_them(deferring, foretold, default_dtype, op):
     rule, told = ops.SHAPE_RULES[op], 0
-    for number in range(40):
+    for number in range(150):
+        if number >= 40 and (told or op not in ops.DTYPE_RULES):
+            break
         draw = Drawn(op, number)
         default_dtype(draw.random.choice((gradwire.float32, gradwire.float64)))
         with gradwire.set_grad_enabled(draw.random.random() < 0.8):
