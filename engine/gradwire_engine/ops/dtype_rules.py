@@ -54,14 +54,12 @@ _UNTOLD = {
 # Nodes of ops whose declaration does not tell them: of composites, and of ops whose node depends on the arguments.
 # `gradwire/_tensor/foretelling/nodes.py` has those for which the client needs the arguments.
 _NODES = {
-    "binary_cross_entropy_with_logits": "BinaryCrossEntropyWithLogitsBackward0",
     "broadcast_to": "ExpandBackward0",
     "chunk": "SplitBackward0",
     "div": "DivBackward0",
     "flatten": "ViewBackward0",
     "layer_norm": "NativeLayerNormBackward0",
     "mT": "TransposeBackward0",
-    "mse_loss": "MseLossBackward0",
     "narrow": "SliceBackward0",
     "pad": "ConstantPadNdBackward0",
     "reshape": "ViewBackward0",

@@ -48,6 +48,8 @@ def foretell(
     named = {name: value for name, value in kwargs if value is not None}
     if not all(map(_is_ordinary, specs)) or any(isinstance(value, (Handle, list, tuple)) for value in named.values()):
         return None
+    if any(spec.origin for spec in specs):
+        return None  # a view of such a view has its origin, and in-place changes may be refused
     dtypes = DTYPES[rule](specs, others, named, default)
     if dtypes is None:
         return None

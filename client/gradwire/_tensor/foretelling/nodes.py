@@ -78,8 +78,18 @@ def _getitem(args: tuple[Any, ...], named: _Named) -> str:
     return "UnsqueezeBackward0" if last is None else "SliceBackward0" if type(last) is slice else "SelectBackward0"
 
 
+def _unweighted(name: str) -> _Naming:
+    """Losses of an input and a target, without weights."""
+
+    def node(args: tuple[Any, ...], named: _Named) -> str:
+        return name if sum(isinstance(each, Handle) for each in args) == 2 else ""
+
+    return node
+
+
 #: Functions of the arguments by the names of ops.
 NODES: dict[str, _Naming] = {
+    "binary_cross_entropy_with_logits": _unweighted("BinaryCrossEntropyWithLogitsBackward0"),
     "clamp": _of_number("Clamp", 1, 0),
     "clamp_max": _of_number("ClampMax", 0, 1),
     "clamp_min": _of_number("ClampMin", 0, 1),
@@ -90,6 +100,7 @@ NODES: dict[str, _Naming] = {
     "max": _largest("Max"),
     "mean": _numbered("Mean"),
     "min": _largest("Min"),
+    "mse_loss": _unweighted("MseLossBackward0"),
     "pow": _of_number("Pow", 0, 1),
     "prod": _numbered("Prod"),
     "rsub": _of_number("Rsub", 1, 0),
