@@ -2,6 +2,7 @@
 
 import pytest
 
+import gradwire
 from tests.client.oracle import agree, refuse
 
 pytestmark = pytest.mark.usefixtures("session")
@@ -161,3 +162,24 @@ def test_tensors_are_grouped_by_device_and_dtype():
         return [(name, found[t.device("cpu"), getattr(t, name)]) for name in ("float32", "float64")]
 
     agree(case)
+
+
+@pytest.mark.parametrize("other", ["detached", "same", "part"])
+def test_lists_whose_tensors_share_memory_are_changed_one_after_the_other(other):
+    def program(t):
+        x = t.arange(4.0)
+        tensors = [x, {"detached": x.detach(), "same": x, "part": x[:2]}[other]]
+        t._foreach_add_(tensors, 1.0)
+        t._foreach_mul_(tensors, [2.0, 3.0])
+        t._foreach_addcmul_(tensors, tensors, tensors, value=0.5)
+        t._foreach_sqrt_(tensors)
+        return [*tensors, *t._foreach_add(tensors, tensors)]
+
+    agree(program)
+
+
+def test_lists_of_other_lengths_are_refused_before_anything_changes():
+    x = gradwire.zeros(2)
+    with pytest.raises(RuntimeError, match="got 2 and 1"):
+        gradwire._foreach_add_([x, x], [x])
+    assert x.tolist() == [0, 0]

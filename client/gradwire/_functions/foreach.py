@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gradwire._tensor import ops
@@ -21,8 +21,12 @@ _PREFIX = "_foreach_"
 
 
 def _per_tensor(given: Any, count: int) -> Sequence[Any]:
-    """One value per tensor: of a list, or the same value for all."""
-    return given if isinstance(given, (list, tuple)) else [given] * count
+    """One value per tensor: of a list, or the same value for all. Raises RuntimeError for a list of another length."""
+    if not isinstance(given, (list, tuple)):
+        return [given] * count
+    if len(given) != count:
+        raise RuntimeError(f"Tensor lists must have the same number of tensors, got {count} and {len(given)}")
+    return given
 
 
 def _limit(name: str, tensor: Tensor, other: Any) -> Tensor:
@@ -45,15 +49,18 @@ def _binary(name: str, tensor: Tensor, other: Any, alpha: Any) -> Tensor:
     return _limit(name, tensor, other)
 
 
-def _out_of_place(name: str) -> Callable[..., list[Tensor]] | None:
-    """The function without its prefix and final underscore; None for an unknown name."""
+def _results(name: str) -> Callable[..., Iterable[Tensor]] | None:
+    """The function without its prefix and final underscore; None for an unknown name.
+
+    It computes each result when it is asked for: in place, the ones before are written then. Tensors may share memory.
+    """
     if name in _UNARY:
-        return lambda tensors: [getattr(each, name)() for each in tensors]
+        return lambda tensors: (getattr(each, name)() for each in tensors)
     if name in _BINARY:
 
-        def binary(tensors: Sequence[Tensor], other: Any, *, alpha: Any = 1) -> list[Tensor]:
+        def binary(tensors: Sequence[Tensor], other: Any, *, alpha: Any = 1) -> Iterable[Tensor]:
             others = _per_tensor(other, len(tensors))
-            return [_binary(name, each, second, alpha) for each, second in zip(tensors, others, strict=True)]
+            return (_binary(name, each, second, alpha) for each, second in zip(tensors, others, strict=True))
 
         return binary
     if name in _POINTWISE:
@@ -64,39 +71,40 @@ def _out_of_place(name: str) -> Callable[..., list[Tensor]] | None:
             second: Sequence[Tensor],
             value: Any = 1,
             scalars: Any = None,
-        ) -> list[Tensor]:
+        ) -> Iterable[Tensor]:
             numbers = value if scalars is None else scalars
             values = numbers.tolist() if isinstance(numbers, Tensor) and numbers.dim() else numbers
-            each = zip(tensors, first, second, _per_tensor(values, len(tensors)), strict=True)
-            return [getattr(a, name)(b, c, value=float(number)) for a, b, c, number in each]
+            lists = [_per_tensor(each, len(tensors)) for each in (first, second, values)]
+            parts = zip(tensors, *lists, strict=True)
+            return (getattr(a, name)(b, c, value=float(number)) for a, b, c, number in parts)
 
         return pointwise
     return _OTHERS.get(name)
 
 
-def _lerp(tensors: Sequence[Tensor], ends: Sequence[Tensor], weight: Any) -> list[Tensor]:
-    weights = _per_tensor(weight, len(tensors))
-    return [ops.lerp(a, b, w) for a, b, w in zip(tensors, ends, weights, strict=True)]
+def _lerp(tensors: Sequence[Tensor], ends: Sequence[Tensor], weight: Any) -> Iterable[Tensor]:
+    others = [_per_tensor(each, len(tensors)) for each in (ends, weight)]
+    return (ops.lerp(a, b, w) for a, b, w in zip(tensors, *others, strict=True))
 
 
-def _pow(tensors: Any, exponent: Any) -> list[Tensor]:
+def _pow(tensors: Any, exponent: Any) -> Iterable[Tensor]:
     if isinstance(tensors, (int, float)):
-        return [ops.pow(tensors, each) for each in exponent]
-    return [ops.pow(each, e) for each, e in zip(tensors, _per_tensor(exponent, len(tensors)), strict=True)]
+        return (ops.pow(tensors, each) for each in exponent)
+    return (ops.pow(each, e) for each, e in zip(tensors, _per_tensor(exponent, len(tensors)), strict=True))
 
 
-def _norm(tensors: Sequence[Tensor], ord: float = 2, dtype: Any = None) -> list[Tensor]:
-    return [ops.linalg_vector_norm(each, ord, dtype=dtype) for each in tensors]
+def _norm(tensors: Sequence[Tensor], ord: float = 2, dtype: Any = None) -> Iterable[Tensor]:
+    return (ops.linalg_vector_norm(each, ord, dtype=dtype) for each in tensors)
 
 
-_OTHERS: dict[str, Callable[..., list[Tensor]]] = {
+_OTHERS: dict[str, Callable[..., Iterable[Tensor]]] = {
     "lerp": _lerp,
     "pow": _pow,
     "norm": _norm,
-    "max": lambda tensors: [each.max() for each in tensors],
-    "clone": lambda tensors: [each.clone() for each in tensors],
-    "copy": lambda tensors, sources, non_blocking=False: list(sources),
-    "zero": lambda tensors: [ops.zeros_like(each) for each in tensors],
+    "max": lambda tensors: (each.max() for each in tensors),
+    "clone": lambda tensors: (each.clone() for each in tensors),
+    "copy": lambda tensors, sources, non_blocking=False: _per_tensor(sources, len(tensors)),
+    "zero": lambda tensors: (ops.zeros_like(each) for each in tensors),
 }
 
 
@@ -120,11 +128,16 @@ def __getattr__(name: str) -> Any:
     if not name.startswith(_PREFIX):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
     base = name.removeprefix(_PREFIX)
-    function = _out_of_place(base.removesuffix("_"))
+    function = _results(base.removesuffix("_"))
     if function is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}", name=name)
     if not base.endswith("_"):
-        return function
+
+        def out_of_place(*args: Any, **kwargs: Any) -> list[Tensor]:
+            return list(function(*args, **kwargs))
+
+        out_of_place.__name__ = name
+        return out_of_place
 
     def in_place(tensors: Sequence[Tensor], *args: Any, **kwargs: Any) -> None:
         for each, value in zip(tensors, function(tensors, *args, **kwargs), strict=True):
