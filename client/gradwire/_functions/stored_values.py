@@ -7,6 +7,7 @@ differentiate by the values.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from sys import _getframe
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from typing import Any, TypeVar
 from gradwire._base import dtypes
 from gradwire._base.call_site import INTERNAL
 from gradwire._base.dtypes import Size
-from gradwire._base.errors import GradwireRuntimeError
+from gradwire._base.errors import GradwireRuntimeError, refuse
 from gradwire._base.modes import GRAD_ENABLED
 from gradwire._base.wiring import wired
 from gradwire._graph.hooks import RemovableHandle
@@ -34,10 +35,21 @@ def shared(values: Tensor, view: bool = False) -> Tensor:
 
 
 def split_values(tensors: Sequence[Any]) -> tuple[list[Any], Callable[[Sequence[Any]], tuple[Any, ...]]]:
-    """Tensors with the values of sparse ones, and the function that makes the tensors of these; it holds none."""
+    """Tensors with the values of sparse ones, and the function that makes the tensors of these; it holds none.
+
+    The function raises RuntimeError for a sparse tensor that has changed in place since.
+    """
     makers = [each.maker() if isinstance(each, StoredValues) else None for each in tensors]
+    saved = [(weakref.ref(each), each.changes) for each in tensors if isinstance(each, StoredValues)]
 
     def rebuild(given: Sequence[Any]) -> tuple[Any, ...]:
+        for place, changes in saved:
+            known = place()
+            if known is not None and known.changes != changes:
+                raise refuse(
+                    "one of the variables needed for gradient computation has been modified by an inplace operation: "
+                    f"a sparse tensor is at version {known.changes}; expected version {changes} instead."
+                )
         pairs = zip(makers, given, strict=True)
         return tuple([values if make is None else make(values) for make, values in pairs])
 
@@ -53,6 +65,8 @@ class StoredValues:
 
     #: Lets `_graph.sparse_gradients`, which stands below this module, know gradients of this class.
     holds_stored_values = True
+    #: Number of in-place changes of the stored elements.
+    changes = 0
 
     is_quantized = is_nested = is_mkldnn = is_meta = False
     # Lets operators of arrays and tensors defer to this class.

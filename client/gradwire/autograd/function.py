@@ -69,6 +69,8 @@ class FunctionCtx:
         #: An output, whose node has the saved values after forward.
         self._output: Callable[[], Any] = _nothing
         self._references: tuple[weakref.ref[Any], ...] = ()
+        #: What makes the saved tensors of those that the node has: the values of sparse ones.
+        self._rebuild: Callable[[Sequence[Any]], tuple[Any, ...]] = tuple
         self._in_checkpoint = False
         self._reads = 0
         self._dirty: tuple[Any, ...] = ()
@@ -105,8 +107,7 @@ class FunctionCtx:
             return self._saved
         output = self._output()
         if output is not None and output.__dict__.get("_function_context", (None,))[0] is output._edge:
-            made: tuple[Any, ...] = output.grad_fn._saved_saved_tensors
-            return made
+            return self._rebuild(output.grad_fn._saved_saved_tensors)
         if self._kept is not None:
             return self._kept
         return self._to_save
@@ -363,7 +364,8 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
             ctx._saved = None
 
     run.near = ctx.saved_objects  # type: ignore[attr-defined]
-    ctx._references = tuple([weakref.ref(each) for each in ctx._to_save if each is not None])
+    ctx._references = tuple([weakref.ref(each) for each in saved if each is not None])
+    ctx._rebuild = rebuild
     ctx._in_checkpoint = IN_CHECKPOINT.get()
     session.hooks[number] = run
     try:

@@ -140,6 +140,7 @@ class SparseTensor(StoredValues):
     def become(self, other: SparseTensor) -> None:
         """Take another tensor's elements, in place."""
         self._i, self._v, self._coalesced = other._i, other._v, other._coalesced
+        self.changes += 1
 
     def gradient(self, values: Tensor) -> SparseTensor:
         """A gradient of the stored values as one of this tensor."""

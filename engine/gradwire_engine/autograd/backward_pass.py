@@ -340,7 +340,9 @@ class BackwardPass:
             for callback in tuple(hooks.accumulated):
                 yield CallbackRequest(CallbackKind.ACCUMULATED, callback.number, [], leaf=leaf)
         for callback in tuple(hooks.after):
-            yield CallbackRequest(CallbackKind.AFTER, callback.number, [], self._shown(gradients), leaf=leaf)
+            # The leaf is named only where it has received a gradient: its proxy takes note of that.
+            received = None if gradients[0] is None else leaf
+            yield CallbackRequest(CallbackKind.AFTER, callback.number, [], self._shown(gradients), leaf=received)
 
     def _replace(
         self,

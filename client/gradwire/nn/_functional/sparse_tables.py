@@ -6,7 +6,6 @@ from typing import Any
 
 from gradwire._base.errors import GradwireValueError, refuse
 from gradwire._base.modes import is_grad_enabled, no_grad
-from gradwire._base.refused import refusal
 from gradwire._base.wiring import wired
 from gradwire._graph.sparse_gradients import not_a_leaf
 from gradwire._tensor import ops
@@ -62,6 +61,10 @@ class _Gather(Function):
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """An element for each of the index."""
         (index,) = ctx.saved_tensors
+        if not ctx.size:
+            nowhere = index.new_empty((0, index.numel()))
+            return wired("sparse_coo_tensor")(nowhere, grad_outputs[0].reshape(-1), ()), None, None
+        index = index if index.ndim else index.reshape(1)
         rows = [
             index if dim == ctx.dim else ops.arange(size, device=index.device).view(-1, *[1] * (index.ndim - dim - 1))
             for dim, size in enumerate(index.shape)
@@ -77,8 +80,6 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     """
     if not sparse_grad or out is not None or not _records(input, "gather(sparse_grad=True) of a computed tensor"):
         return ops.gather(input, dim, index, out=out)
-    if not input.ndim or not index.ndim:
-        raise refusal("gather(sparse_grad=True) of a scalar", "its gradient is dense with sparse_grad=False")
     made: Tensor = _Gather.apply(input, dim % input.ndim if -input.ndim <= dim < input.ndim else dim, index)
     return made
 
