@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gradwire._base.dtypes import get_default_dtype
@@ -48,11 +49,17 @@ class FunctionCall:
         #: The containers among the arguments; each call may pass new ones.
         self.containers: list[Any] = []
         self._parts: list[Any] = []
+        named = None if batch is None else _Sliced(function, sliced)
+        if named is not None and (unknown := named.unknown(len(args), kwargs)):
+            given = ", ".join(map(repr, named.known)) or "unknown"
+            raise GradwireValueError(
+                f"compile({self._option}): sliced names {unknown}, which are no arguments; the parameters are {given}"
+            )
         for place, value in enumerate(args):
-            self._add(value, batch is not None and _is_named(function, sliced, place))
+            self._add(value, named is not None and named.has(place))
         for name, value in kwargs.items():
             self._parts.append(name)
-            self._add(value, batch is not None and _is_named(function, sliced, name))
+            self._add(value, named is not None and named.has(name))
         if batch is not None and not self.sliced:
             raise GradwireValueError(f"compile({self._option}): the call has no tensor argument that is sliced")
         self.key = self._make_key()
@@ -167,10 +174,32 @@ def is_transformed() -> bool:
     )
 
 
-def _is_named(function: Any, sliced: Sequence[int | str] | None, name: Any) -> bool:
-    if sliced is None or name in sliced:
-        return True
-    code = getattr(function, "__code__", None)
-    return (
-        isinstance(name, int) and code is not None and code.co_varnames[name : name + 1] in [(one,) for one in sliced]
-    )
+class _Sliced:
+    """The arguments that `sliced` names, by position or by the function's name for it; all, if it is None."""
+
+    def __init__(self, function: Any, sliced: Sequence[int | str] | None) -> None:
+        target = function if hasattr(function, "__code__") else getattr(function, "forward", function)
+        code = getattr(target, "__code__", None)
+        bound = inspect.ismethod(target)
+        self.sliced = sliced
+        self.positional: tuple[str, ...] = code.co_varnames[bound : code.co_argcount] if code else ()
+        self.known: tuple[str, ...] = (
+            code.co_varnames[bound : code.co_argcount + code.co_kwonlyargcount] if code else ()
+        )
+
+    def has(self, name: int | str) -> bool:
+        """Whether an argument is named, given its position or its keyword."""
+        sliced = self.sliced
+        if sliced is None or name in sliced:
+            return True
+        if isinstance(name, str):
+            return name in self.positional and self.positional.index(name) in sliced
+        return name < len(self.positional) and self.positional[name] in sliced
+
+    def unknown(self, count: int, keywords: Iterable[str]) -> list[int | str]:
+        """What names no argument of a call with so many positional arguments, and no parameter of the function."""
+        names = {*self.known, *keywords}
+        most = max(count, len(self.positional))
+        return [
+            each for each in self.sliced or () if not (0 <= each < most if isinstance(each, int) else each in names)
+        ]
