@@ -83,8 +83,15 @@ def test_results_have_pytorchs_bits(name: str, shape: tuple[int, ...], dim: int,
     expected = _theirs(name, values, dim)
     _assert_same_bits(_ours(name, values, dim), expected)
     assert noted.found == {(name, np.dtype(dtype).char)}
-    if name in ("cumsum", "cumprod"):  # of two zeros, NumPy's maximum may take the other sign
-        _assert_same_bits(_by_numpy(name, values, dim), expected)
+    _assert_same_bits(_by_numpy(name, values, dim), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, *DTYPES])
+@pytest.mark.parametrize("name", ["cummax", "cummin"])
+def test_of_equal_zeros_the_last_one_is_taken(name: str, dtype: Any) -> None:
+    values = np.array([[0.0, -0.0, 0.0, -0.0], [-0.0, 0.0, -1.0, np.nan]] * 20, dtype)
+    for dim in (0, 1):
+        _assert_same_bits(_by_numpy(name, values, dim), _theirs(name, values, dim))
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -66,10 +66,13 @@ def _extremes(name: str, input: Array, dim: int) -> tuple[Array, Array]:
     combine = xp.maximum if name == "cummax" else xp.minimum
     values = accumulated(xp, combine, input, dim)
     taken = input == values
-    if dtypes.category(input.dtype) == dtypes.FLOAT:
+    floats = dtypes.category(input.dtype) == dtypes.FLOAT
+    if floats:
         taken |= xp.isnan(input)
     places = xp.arange(input.shape[dim], dtype=dtypes.int64).reshape((-1,) + (1,) * (input.ndim - 1 - dim))
-    return values, accumulated(xp, xp.maximum, xp.where(taken, places, 0), dim)
+    indices = accumulated(xp, xp.maximum, xp.where(taken, places, 0), dim)
+    # Of two zeros, maximum may take either; PyTorch and the loop take the one at the index.
+    return xp.take_along_axis(input, indices, dim) if floats else values, indices
 
 
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False, cost=8)
