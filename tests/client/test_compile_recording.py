@@ -106,7 +106,7 @@ def test_a_session_that_waits_for_each_command_records_so(server_address: str, m
 
 
 @pytest.mark.filterwarnings("ignore:compile")  # the function that counts is Python that no program has
-def test_a_second_recording_waits_for_nothing_that_the_first_one_knows(deferring, monkeypatch) -> None:
+def test_a_second_recording_waits_for_nothing_that_the_first_one_knows(untold, deferring, monkeypatch) -> None:
     weights = [gradwire.full((3,), each, requires_grad=True) for each in WEIGHTS]
     waits = counted_waits(deferring, monkeypatch)
     compiled, x = gradwire.compile(lambda x: stepped(weights, x)), gradwire.ones(3)

@@ -1,6 +1,7 @@
 """Shared storage: views know their elements, conflicting writes are refused, out= resizes unshared tensors."""
 
 import copy
+import operator
 import warnings
 from typing import Any
 
@@ -298,5 +299,7 @@ def test_sizes_are_joined_with_what_knows_how():
             return list(other)
 
     agree(lambda t: t.Size([1, 2]) + Joined())
-    refuse(lambda t: t.Size([1, 2]).__add__([3]), TypeError, r"can only concatenate tuple \(not list\) to torch.Size")
+    refuse(
+        lambda t: operator.add(t.Size([1, 2]), [3]), TypeError, r"can only concatenate tuple \(not list\) to torch.Size"
+    )
     refuse(lambda t: 3 + t.Size([1, 2]), TypeError, "unsupported operand type")

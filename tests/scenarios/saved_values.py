@@ -488,7 +488,6 @@ def saved_tensors_read_twice_in_a_checkpoint(torch):
     checkpoint(lambda t: Twice.apply(t.sin()), leaf(torch), use_reentrant=False).sum().backward()
 
 
-@over_the_wire_only(Client.SAVED)
 def a_node_has_one_object(torch):
     x = leaf(torch)
     y = x.exp()

@@ -206,10 +206,7 @@ def name_grad(target: Handle, tensor_id: int, known: bool) -> Spec | None:
         return service_pb2.Command(grad=commands_pb2.GradRequest(tensor=int(values[0]), id=int(values[1])))
 
     if known:
-        spec, session = target._spec, target._session
-        # A backward leaves row-major gradients. One from the program's own code may have any strides.
-        told = (spec.gradient(),) if _is_ordinary(spec) and not (spec.strides or session.hooks) else None
-        found = run(session, "grad", (spec,), [target._id, tensor_id], build, _read_gradient, told)
+        found = run(target._session, "grad", (target._spec,), [target._id, tensor_id], build, _read_gradient)
     else:
         found = _read_gradient(target._session.wait(build([target._id, tensor_id]), (tensor_id,)))
     return found[0] if found else None

@@ -370,7 +370,7 @@ def _foretold(
     call_site: tuple[CodeType, int],
 ) -> MemoEntry | None:
     """The entry of a call whose kind has had no answer, if rules describe its results; None if the call must wait."""
-    if not holds_anywhere(key, op, args):
+    if not holds_anywhere(key, op, args) or _has_number_for_tensor(op, args, kwargs):
         return None
     session.raise_if_unusable()
     shapes = rule(op, *args, **dict(kwargs))
@@ -385,6 +385,23 @@ def _foretold(
     model = Model(foreseen[1], call_site, foreseen[2], specs, _fixed_floats(op, args, kwargs))
     session.remember_model(model)
     return infer(session.models, rule, key, op, args, kwargs, values, call_site)
+
+
+@cache
+def _tensors_only(op: str) -> frozenset[str]:
+    """The parameters of an op that take nothing but tensors."""
+    ops: Any = OPS[0]
+    name = op[:-1] if op.endswith("_") and not hasattr(ops, op) else op
+    function = getattr(ops, name.replace(".", "_"), None)
+    parameters = {} if function is None else inspect.signature(function).parameters
+    return frozenset(each for each, parameter in parameters.items() if parameter.annotation == "Tensor")
+
+
+def _has_number_for_tensor(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> bool:
+    """Whether a parameter that takes a tensor has a number, which the server refuses."""
+    only = _tensors_only(op)
+    given = [*zip(_parameters(op)[0], args, strict=False), *kwargs]
+    return any(name in only and isinstance(value, (int, float, complex)) for name, value in given)
 
 
 def _unwatched_call(*call: Any) -> Any:
@@ -408,7 +425,7 @@ def _recorded_answer(
     if recorder.must_wait:
         return None
     entry = infer(recorder.models, rule, key, op, args, kwargs, values, call_site, op not in WARNING_OPS)
-    if entry is None:
+    if entry is None and not _has_number_for_tensor(op, args, kwargs):
         specs = foretell(rule(op, *args, **dict(kwargs)), op, args, kwargs, key[1])
         if specs is not None:
             in_place = op.endswith("_") and not op.endswith("__")

@@ -15,7 +15,6 @@ from gradwire._base.dtypes import dtype
 from gradwire._base.errors import GradwireTypeError, GradwireValueError
 from gradwire._functions import exchange
 from gradwire._functions.create import create, make_tensor
-from gradwire._tensor.call import _call
 from gradwire._tensor.tensor import Tensor
 from gradwire.array_api._array import Array, as_array, call, cast
 from gradwire.array_api._dtypes import Scalar
@@ -236,5 +235,13 @@ def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Arr
         raise GradwireValueError("meshgrid() takes arrays of one axis")
     if not arrays:
         return ()
-    grids = _call("meshgrid", (list(arrays),), (("indexing", indexing),), "tuple")
-    return tuple(as_array(one, arrays) for one in grids)
+    axes = list(range(len(arrays)))  # the axis of each array
+    if indexing == "xy" and len(arrays) > 1:
+        axes[:2] = 1, 0
+    sizes = [one.shape[0] for one in arrays]
+    shape = [sizes[axes.index(axis)] for axis in range(len(arrays))]
+    rows = [
+        one.reshape([-1 if axis == own else 1 for axis in range(len(arrays))])
+        for one, own in zip(arrays, axes, strict=True)
+    ]
+    return tuple(as_array(one.expand(shape), arrays) for one in rows)

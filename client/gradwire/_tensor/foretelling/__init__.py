@@ -46,6 +46,8 @@ def foretell(
         else:
             others.append(value)
     named = {name: value for name, value in kwargs if value is not None}
+    if any(type(value) is complex for value in (*others, *named.values())):
+        return None
     if not all(map(_is_ordinary, specs)) or any(isinstance(value, (Handle, list, tuple)) for value in named.values()):
         return None
     if any(spec.origin for spec in specs):

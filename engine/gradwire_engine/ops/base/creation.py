@@ -179,7 +179,9 @@ def linspace(
     """`steps` evenly spaced numbers from start to end, both included (torch.linspace)."""
     if steps < 0:
         raise EngineError(Reason.RUNTIME, "number of steps must be non-negative", steps=steps)
-    dtype = dtype or (dtypes.complex64 if isinstance(start, complex) or isinstance(end, complex) else dtypes.float32)
+    if dtype is None:
+        of_numbers = isinstance(start, complex) or isinstance(end, complex)
+        dtype = dtypes.promote_types(dtypes.default(), dtypes.complex64) if of_numbers else dtypes.default()
     xp = place(device, (steps,), dtype, 4 * max(dtype.itemsize, 8))
     return made(device, lambda: _spaced(xp, start, end, steps, dtype), requires_grad, (steps,), 10.0)
 
