@@ -111,7 +111,8 @@ final class LocalStream extends StreamCall {
       throw new IllegalStateException(impossible);
     }
     framed.writerIndex(PREFIX + size);
-    channel.writeAndFlush(framed, channel.voidPromise()); // after the end it does nothing
+    // At once, the loop's own thread would overtake the writes of others, which wait for the loop.
+    channel.eventLoop().execute(() -> channel.writeAndFlush(framed, channel.voidPromise()));
   }
 
   @Override
