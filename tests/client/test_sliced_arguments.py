@@ -8,6 +8,8 @@ import gradwire
 from gradwire import nn
 from gradwire._compile.calls import FunctionCall
 
+pytestmark = pytest.mark.usefixtures("deferring")
+
 
 def step(x: Any, y: Any, *, scale: Any = None) -> Any:
     return x, y, scale
