@@ -158,7 +158,7 @@ def test_embeddings_learn_from_sparse_gradients(optimizer, options, seed):
 
 @pytest.mark.parametrize("mode", ["sum", "mean"])
 @pytest.mark.parametrize("padding", [None, 2])
-@pytest.mark.parametrize("form", ["matrix", "offsets", "last offset", "weighted"])
+@pytest.mark.parametrize("form", ["matrix", "matrix, last offset", "offsets", "last offset", "weighted"])
 def test_bags_have_sparse_gradients(form, padding, mode):
     random = np.random.default_rng(4)
     if form == "weighted" and mode == "mean":
@@ -169,8 +169,8 @@ def test_bags_have_sparse_gradients(form, padding, mode):
         indices = t.tensor([[1, 2, 5, 2], [0, 1, 1, 2]])
         options = {"mode": mode, "padding_idx": padding, "sparse": True}
         factors = t.tensor(numbers(8)).requires_grad_()
-        if form == "matrix":
-            made = t.nn.functional.embedding_bag(indices, w, **options)
+        if form.startswith("matrix"):
+            made = t.nn.functional.embedding_bag(indices, w, include_last_offset="last" in form, **options)
         else:
             offsets = t.tensor([0, 3, 3, 8] if form == "last offset" else [0, 3, 3])
             options["include_last_offset"] = form == "last offset"
@@ -180,6 +180,21 @@ def test_bags_have_sparse_gradients(form, padding, mode):
         return made.detach(), shown(w.grad), factors.grad
 
     random_weights = random.normal(size=(3, 3))
+    agree(case)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_shorten_all_rows_that_are_looked_up_also_the_paddings(mode, sparse):
+    table = numbers(6, 3) * 3
+
+    def case(t):
+        w = t.tensor(table).requires_grad_()
+        options = {"mode": mode, "padding_idx": 2, "max_norm": 1.5, "norm_type": 3.0, "sparse": sparse}
+        made = t.nn.functional.embedding_bag(t.tensor([[1, 2], [5, 2]]), w, **options)
+        (made * t.tensor(numbers(2, 3, seed=6))).sum().backward()
+        return made.detach(), w.detach(), w.grad.to_dense()
+
     agree(case)
 
 

@@ -137,10 +137,12 @@ def embedding_bag(
     if not sparse or not _records(weight, "embedding_bag(sparse=True) of a computed table"):
         return ops.embedding_bag(input, weight, offsets, max_norm, norm_type, scale_grad_by_freq, *how)
     with no_grad():
-        ops.embedding_bag(input, weight.detach(), offsets, None, 2.0, False, *how)  # checks the arguments
+        # Checks the arguments, and shortens the rows.
+        ops.embedding_bag(input, weight.detach(), offsets, max_norm, norm_type, False, *how)
         flat = input.reshape(-1)
         if offsets is None:
             offsets = ops.arange(input.shape[0], device=input.device) * input.shape[1]
+            include_last_offset = False
         if padding_idx is not None:
             is_kept = flat != padding_idx % weight.shape[0]
             kept = is_kept.nonzero().squeeze(1)
@@ -149,7 +151,7 @@ def embedding_bag(
     factors = None if per_sample_weights is None else per_sample_weights.reshape(-1)
     if factors is not None and padding_idx is not None:
         factors = factors[kept]
-    rows = _Lookup.apply(weight, flat, None, (max_norm, norm_type, scale_grad_by_freq))
+    rows = _Lookup.apply(weight, flat, None, (None, norm_type, scale_grad_by_freq))
     places = ops.arange(flat.shape[0], device=flat.device)
     return ops.embedding_bag(places, rows, offsets.long(), None, 2.0, False, mode, False, factors, include_last_offset)
 

@@ -138,12 +138,12 @@ def embedding(
     if padding_idx is not None and not -rows <= padding_idx < rows:
         raise EngineError(Reason.ARGUMENT_VALUE, "Padding_idx must be within num_embeddings")
     if max_norm is not None:
-        _renorm_rows(weight, input, max_norm, norm_type)
+        renorm_rows(weight, input, max_norm, norm_type)
     padding = -1 if padding_idx is None else padding_idx % rows
     return _embedding(input, weight, padding, scale_grad_by_freq)
 
 
-def _renorm_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+def renorm_rows(weight: Any, indices: Any, max_norm: float, norm_type: float) -> None:
     """Scale the looked-up rows down to a norm of at most max_norm, in place and without a graph node."""
     table, wanted = read_array(weight), read_array(indices)
     xp = module_of(table)

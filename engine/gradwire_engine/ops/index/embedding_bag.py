@@ -11,7 +11,7 @@ from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.ops.base.fill import where, zeros
 from gradwire_engine.ops.base.index_accumulation import combine_at
-from gradwire_engine.ops.index.embedding import embedding
+from gradwire_engine.ops.index.embedding import embedding, renorm_rows
 from gradwire_engine.ops.index.gather import gather, index_add, index_select
 from gradwire_engine.ops.shape.shape import reshape, unsqueeze
 
@@ -105,7 +105,7 @@ def embedding_bag(
     indices, starts = _array(input), None if offsets is None else _array(offsets)
     xp = module_of(indices)
     bag, count = _bags(xp, indices, starts, include_last_offset)
-    flat = indices.reshape(-1)
+    flat = every = indices.reshape(-1)
     factors = None if per_sample_weights is None else reshape(per_sample_weights, (-1,))
     if padding_idx is not None:
         kept = xp.flatnonzero(flat != padding_idx % weight.shape[0])
@@ -118,7 +118,9 @@ def embedding_bag(
             "embedding_bag: Expected idx >= 0 && idx < num_embeddings but found idx to be "
             f"{int(flat[wrong][0])}, of {weight.shape[0]}",
         )
-    rows = embedding(_like(weight, flat), weight, None, max_norm, norm_type, scale_grad_by_freq, sparse)
+    if max_norm is not None:
+        renorm_rows(weight, every, max_norm, norm_type)  # the padding's, too
+    rows = embedding(_like(weight, flat), weight, None, None, norm_type, scale_grad_by_freq, sparse)
     if factors is not None:
         rows = rows * unsqueeze(factors, -1)
     whole = zeros(weight, (count, weight.shape[1]))
