@@ -360,7 +360,16 @@ def test_states_of_lazy_modules_load_into_lazy_ones_alone():
 
 def test_tensors_without_sizes_take_part_in_no_function():
     for kind in ("UninitializedParameter", "UninitializedBuffer"):
-        for call in (lambda t, x: x + x, lambda t, x: t.add(x, 1), lambda t, x: t.empty_like(x), lambda t, x: x.sum()):
+        for call in (
+            lambda t, x: x + x,
+            lambda t, x: t.add(x, 1),
+            lambda t, x: t.empty_like(x),
+            lambda t, x: x.sum(),
+            lambda t, x: x.numel(),
+            lambda t, x: x.dim(),
+            lambda t, x: x.stride(),
+            lambda t, x: x.tolist(),
+        ):
             refuse(
                 lambda t, kind=kind, call=call: call(t, getattr(t.nn.parameter, kind)()),
                 ValueError,

@@ -91,6 +91,10 @@ def _of_data(name: str) -> Any:
     return method
 
 
+def _refused(self: Any, *args: Any, **kwargs: Any) -> Any:
+    raise ValueError(_NO_VALUES.format(type(self).__name__))
+
+
 class UninitializedTensorMixin(Tensor):
     """What parameters and buffers without sizes share (torch.nn.parameter.UninitializedTensorMixin)."""
 
@@ -106,7 +110,7 @@ class UninitializedTensorMixin(Tensor):
     @property
     def _storage(self) -> Any:
         # An op asks each operand for its storage, so all of them are refused here.
-        raise ValueError(_NO_VALUES.format(type(self).__name__))
+        return _refused(self)
 
     @_storage.setter
     def _storage(self, storage: Any) -> None:
@@ -132,6 +136,10 @@ class UninitializedTensorMixin(Tensor):
     cpu, cuda, to = _of_data("cpu"), _of_data("cuda"), _of_data("to")
     half, float, double = _of_data("half"), _of_data("float"), _of_data("double")
     char, short, int, long = _of_data("char"), _of_data("short"), _of_data("int"), _of_data("long")
+
+    # Methods that are no ops: they would tell the data's numbers.
+    numel = nelement = dim = ndimension = sparse_dim = dense_dim = _refused
+    stride = dim_order = is_contiguous = contiguous = tolist = to_dense = _refused
 
     def materialize(self, shape: Any, device: Any = None, dtype: Any = None) -> None:
         """Take sizes, and unspecified values; optimizers that hold it keep it."""
