@@ -113,6 +113,46 @@ def test_gradients_flow_through_a_differentiable_step(name):
     agree(differentiated)
 
 
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "NAdam", "RAdam", "Adadelta", "Adagrad", "RMSprop"])
+@pytest.mark.parametrize("is_complex", [False, True])
+def test_gradients_flow_through_several_differentiable_steps(name, is_complex):
+    values, *slopes = RNG.standard_normal((4, 5))
+    options = {} if name == "SGD" else {"eps": 0.1}
+    if is_complex:
+        values, slopes = values * (1 + 2j), [slope * (2 - 1j) for slope in slopes]
+
+    def differentiated(t):
+        start, grads = t.tensor(values, requires_grad=True), [t.tensor(slope, requires_grad=True) for slope in slopes]
+        param = start.clone()
+        optimizer = getattr(t.optim, name)([param], lr=0.1, differentiable=True, **options)
+        for grad in grads:
+            param.grad = grad * 2
+            optimizer.step()
+        (param * param.conj()).real.sum().backward()
+        state = {key: each.detach() for key, each in optimizer.state[param].items() if "exp" in key or "avg" in key}
+        found = as_real(t, {**state, "param": param.detach(), "start": start.grad})
+        # PyTorch's numbers of steps are of float32 here.
+        return {key: each.float() for key, each in found.items()}, [as_real(t, each.grad).float() for each in grads]
+
+    agree(differentiated)
+
+
+@pytest.mark.parametrize(("name", "options"), [("Adam", {"amsgrad": True}), ("Adamax", {})])
+def test_differentiable_steps_keep_the_state_of_complex_parameters(name, options):
+    slopes = RNG.standard_normal((3, 4)) + 1j * RNG.standard_normal((3, 4)) / [[1], [2], [4]]
+
+    def moved(t):
+        param = t.zeros(4, dtype=t.complex128, requires_grad=True).clone()
+        optimizer = getattr(t.optim, name)([param], lr=0.1, differentiable=True, **options)
+        for slope in slopes:
+            param.grad = t.tensor(slope, requires_grad=True) * 2
+            optimizer.step()
+        kept = {key: each.detach() for key, each in optimizer.state[param].items() if "exp" in key}
+        return {key: as_real(t, each).float() for key, each in {**kept, "param": param.detach()}.items()}
+
+    agree(moved)
+
+
 def test_differentiable_steps_refuse_what_has_no_gradient_here():
     def rate(t):
         return t.optim.SGD([t.ones(2)], lr=t.tensor(0.1, requires_grad=True), differentiable=True)

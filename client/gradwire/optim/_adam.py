@@ -18,6 +18,7 @@ from gradwire.optim._optimizer import (
     refuse_betas,
     refuse_negative,
     refuse_unsupported,
+    to_save,
 )
 
 
@@ -110,7 +111,7 @@ class Adam(Optimizer):
         root = varying(param, ("root", kind), lambda ahead: (1 - beta2 ** (state["step"] + ahead)) ** 0.5)
         size = varying(param, ("size", kind), lambda ahead: -rate_of(group) / (1 - beta1 ** (state["step"] + ahead)))
         divisor = plus(square.sqrt() / root, group["eps"])
-        param.addcdiv_(mean, divisor, value=size)
+        param.addcdiv_(to_save(mean), divisor, value=size)
 
     def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         # A plain number, where PyTorch keeps a tensor: the corrections are computed here.

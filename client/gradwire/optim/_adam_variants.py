@@ -23,6 +23,7 @@ from gradwire.optim._optimizer import (
     refuse_rates,
     refuse_unsupported,
     rounded_to_default,
+    to_save,
 )
 
 # Of repetitions ahead.
@@ -189,7 +190,7 @@ class NAdam(_Moments):
             mean, square = self._moved(state, grad, group["betas"])
             divisor = plus((square / varying(param, ("left", kind), left)).sqrt_(), group["eps"])
             param.addcdiv_(grad, divisor, value=varying(param, ("grad", kind), by_grad))
-            param.addcdiv_(mean, divisor, value=varying(param, ("mean", kind), by_mean))
+            param.addcdiv_(to_save(mean), divisor, value=varying(param, ("mean", kind), by_mean))
 
 
 def _momenta(group: dict[str, Any], state: dict[str, Any]) -> tuple[_Number, _Number]:
@@ -277,7 +278,7 @@ class RAdam(_Moments):
             # A step divides by sqrt(v) + eps or by 1, which is its power 1 or 0: so every step has the same ops.
             mean, square = self._moved(state, grad, group["betas"])
             divisor = plus(square.sqrt(), group["eps"]).pow(varying(param, ("share", kind), share))
-            param.addcdiv_(mean, divisor, value=varying(param, ("size", kind), size))
+            param.addcdiv_(to_save(mean), divisor, value=varying(param, ("size", kind), size))
 
 
 def _rectification(beta2: float, step: Any) -> tuple[Any, Any]:

@@ -317,16 +317,16 @@ class Optimizer:
             raise NotImplementedError(f"{type(self).__name__} of complex parameters in a recording is not supported")
         held = self.state[param]
         view = ops.view_as_real(param)
-        shown = {name: ops.view_as_real(each) if _is_complex(each) else each for name, each in held.items()}
-        self.state[view] = shown
+        views = {name: ops.view_as_real(each) if _is_complex(each) else each for name, each in held.items()}
+        self.state[view] = shown = dict(views)
         try:
             yield view, ops.view_as_real(grad)
         finally:
             del self.state[view]
         for name, each in shown.items():
-            is_new = name not in held and isinstance(each, Tensor) and each.shape == view.shape
-            if is_new or not _is_complex(held.get(name)):
-                held[name] = ops.view_as_complex(each) if is_new else each
+            if each is not views.get(name):  # else it has changed in place
+                is_pairs = isinstance(each, Tensor) and each.shape == view.shape
+                held[name] = ops.view_as_complex(each) if is_pairs else each
 
     def state_dict(self) -> dict[str, Any]:
         """The state for `load_state_dict`: the groups' options, and the state with parameters as numbers."""
@@ -494,6 +494,12 @@ def rate_of(group: dict[str, Any]) -> Any:
 def plus(term: Tensor, number: Any) -> Tensor:
     """term + number, in its place unless it is a part of a graph, which saved it."""
     made: Tensor = term.add(number) if term.requires_grad else term.add_(number)
+    return made
+
+
+def to_save(moved: Tensor) -> Tensor:
+    """A value of the state for an op that saves it: where it is a part of a graph a copy, as a later step moves it."""
+    made: Tensor = moved.clone() if moved.requires_grad else moved
     return made
 
 
