@@ -156,6 +156,25 @@ def test_embeddings_learn_from_sparse_gradients(optimizer, options, seed):
     agree(case)
 
 
+@pytest.mark.parametrize("search", [None, "strong_wolfe"])
+def test_lbfgs_takes_sparse_gradients(search):
+    def case(t):
+        w = t.tensor(numbers(6, 3)).requires_grad_()
+        optimizer = t.optim.LBFGS([w], lr=0.3, max_iter=4, line_search_fn=search)
+
+        def closure():
+            optimizer.zero_grad()
+            loss = (t.nn.functional.embedding(t.tensor([1, 4, 1]), w, sparse=True) - 2).pow(4).sum()
+            loss.backward()
+            return loss
+
+        for _ in range(2):
+            optimizer.step(closure)
+        return w.detach(), shown(w.grad)
+
+    agree(case)
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean"])
 @pytest.mark.parametrize("padding", [None, 2])
 @pytest.mark.parametrize("form", ["matrix", "matrix, last offset", "offsets", "last offset", "weighted"])

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gradwire._base.modes import enable_grad, no_grad
+from gradwire._graph.sparse_gradients import is_sparse
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.optim._optimizer import Optimizer, Params, refuse_negative
@@ -177,7 +178,8 @@ class LBFGS(Optimizer):
 
 
 def _flat(values: Tensor) -> Tensor:
-    """All numbers in one dimension; a complex one is two."""
+    """All numbers in one dimension; a complex one is two, and a sparse tensor has those that it does not store."""
+    values = values.to_dense() if is_sparse(values) else values
     made: Tensor = (ops.view_as_real(values) if values.is_complex() else values).reshape(-1)
     return made
 
