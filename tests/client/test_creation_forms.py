@@ -86,6 +86,37 @@ def test_numbers_between_complex_ends(ends, steps):
     agree(made)
 
 
+def test_powers_between_complex_ends_are_leaves_and_have_the_outputs_digits():
+    def made(t):
+        out = t.logspace(0, 1j, 3, out=t.empty(0, dtype=t.complex128))
+        leaf = t.logspace(0, 1j, 3, requires_grad=True)
+        return t.view_as_real(out), leaf.is_leaf, leaf.requires_grad
+
+    agree(made)
+    for name in ("linspace", "logspace"):
+        refuse(
+            lambda t, name=name: getattr(t, name)(0, 1j, 3, dtype=t.complex64, out=t.ones(3, dtype=t.complex128)),
+            RuntimeError,
+            "does not match dtype of out parameter",
+        )
+
+
+@pytest.mark.filterwarnings("ignore:torch.range is deprecated")
+@pytest.mark.parametrize("dtype", ["uint8", "int64", "float16", "float64"])
+@pytest.mark.parametrize("bounds", [(2, 5, 1.8), (0.5, 6.5, 1.25), (5, 0, -1.5)])
+def test_a_range_has_the_dtype_that_is_asked_for(dtype, bounds):
+    if bounds[1] == 0 and dtype == "uint8":
+        bounds = (0, 5, 1.5)  # PyTorch converts no negative step
+    agree(lambda t: t.range(*bounds, dtype=getattr(t, dtype)))
+    agree(lambda t: t.range(*bounds, out=t.empty(0, dtype=getattr(t, dtype))))
+    refuse(lambda t: t.range(1.9, 1.3, 1, dtype=getattr(t, dtype)), RuntimeError, "inconsistent with step sign")
+    refuse(
+        lambda t: t.range(*bounds, dtype=getattr(t, dtype), out=t.empty(0, dtype=t.int32)),
+        RuntimeError,
+        "does not match dtype of out parameter",
+    )
+
+
 def test_complex_ends_have_no_real_numbers_between_them():
     for name in ("linspace", "logspace"):
         refuse(

@@ -11,7 +11,7 @@ from gradwire._base import dtypes
 from gradwire._base.errors import refuse
 from gradwire._base.modes import no_grad
 from gradwire._base.promotion import promote_types
-from gradwire._functions.create import arange, ones, tensor
+from gradwire._functions.create import arange, like_output, ones, tensor
 from gradwire._proxy.results import return_type
 from gradwire._tensor import ops
 from gradwire._tensor.out import _into, _into_each
@@ -183,13 +183,16 @@ def range(start: Any, end: Any, step: Any = 1, **options: Any) -> Any:
         UserWarning,
         stacklevel=2,
     )
+    out = options.pop("out", None)
+    options = options if out is None else like_output(options, out)
+    kind = dtypes.as_dtype(options.get("dtype") or dtypes.get_default_dtype())
+    options["dtype"] = kind
+    if (end - start) * step < 0:
+        raise refuse("upper bound and lower bound inconsistent with step sign")
+    if not (kind.is_floating_point or kind.is_complex):
+        start, end, step = int(start), int(end), int(step)
     if step == 0:
         raise refuse("step must be nonzero")
-    if (end - start) / step < 0:
-        raise refuse("upper bound and lower bound inconsistent with step sign")
-    out = options.pop("out", None)
-    if options.get("dtype") is None:
-        options["dtype"] = dtypes.get_default_dtype() if out is None else out.dtype
     count = int((end - start) / step) + 1
     requires_grad = options.pop("requires_grad", False)
     with no_grad():

@@ -391,10 +391,7 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
     """
     out = options.pop("out", None)
     if out is not None:
-        if options.get("dtype") not in (None, out.dtype):
-            raise refuse(f"dtype {options['dtype']} does not match dtype of out parameter ({out.dtype})")
-        options = {**options, "dtype": out.dtype, "device": out.device}
-        return cast("Tensor", _into(op, out, create(op, args, options, session)))
+        return cast("Tensor", _into(op, out, create(op, args, like_output(options, out), session)))
     generator = options.pop("generator", None)
     options.pop("memory_format", None)  # the only layout is row-major
     options.pop("pin_memory", None)  # the server decides on the placement of its bytes
@@ -415,6 +412,13 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
         else:
             made = _call(op, args, named)
     return made
+
+
+def like_output(options: dict[str, Any], out: Tensor) -> dict[str, Any]:
+    """The options with an output's dtype and device. Raises RuntimeError for another dtype beside it."""
+    if options.get("dtype") not in (None, out.dtype):
+        raise refuse(f"dtype {options['dtype']} does not match dtype of out parameter ({out.dtype})")
+    return {**options, "dtype": out.dtype, "device": out.device}
 
 
 def _refuse_layout(op: str, layout: Any) -> NoReturn:
@@ -516,17 +520,22 @@ def _complex_of(name: str, options: dict[str, Any]) -> dtype:
     return found
 
 
-def _between_complex(name: str, start: Any, end: Any, steps: int, options: dict[str, Any]) -> Tensor:
-    """Numbers from a complex one to another: those of the real and of the imaginary parts."""
+def _between_complex(
+    name: str, start: Any, end: Any, steps: int, options: dict[str, Any], base: float | None = None
+) -> Tensor:
+    """Numbers from a complex one to another: those of the real and of the imaginary parts. With a base its powers."""
     out, requires_grad = options.pop("out", None), options.pop("requires_grad", False)
-    kind = _complex_of(name, options if out is None else {"dtype": out.dtype})
+    options = options if out is None else like_output(options, out)
+    kind = _complex_of(name, options)
     first, last = (complex(one.item() if isinstance(one, Tensor) else one) for one in (start, end))
-    part = dtypes.float64 if kind is dtypes.complex128 else dtypes.float32
+    part = dtypes.float64 if base is not None or kind is dtypes.complex128 else dtypes.float32
     parts = [
         create("linspace", (one, other, steps), {**options, "dtype": part})
         for one, other in ((first.real, last.real), (first.imag, last.imag))
     ]
     made: Tensor = _call("complex", (parts[0], parts[1]))
+    if base is not None:
+        made = _call("pow", (_call("full_like", (made, base)), made)).to(kind)
     return cast("Tensor", made.requires_grad_(requires_grad) if out is None else _into(name, out, made))
 
 
@@ -537,10 +546,7 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, **options: An
     """
     _check_ends("logspace", start, end)
     if _are_complex(start, end):
-        out, dtype = options.pop("out", None), _complex_of("logspace", options)
-        exponents = _between_complex("linspace", start, end, steps, {**options, "dtype": dtypes.complex128})
-        made: Tensor = _call("pow", (_call("full_like", (exponents, base)), exponents)).to(dtype)
-        return cast("Tensor", made if out is None else _into("logspace", out, made))
+        return _between_complex("logspace", start, end, steps, options, base)
     return create("logspace", (start, end, steps, base), _floating(options))
 
 

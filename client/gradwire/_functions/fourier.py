@@ -37,7 +37,7 @@ def ihfftn(
 ) -> Tensor:
     """Inverse of `hfftn`, of a real signal (torch.fft.ihfftn)."""
     made: Tensor = ops.fft_rfftn(input, s, dim, _OTHER.get(norm, norm)).conj()
-    return made if out is None else _into("fftfreq", out, made)
+    return made if out is None else _into("ihfftn", out, made)
 
 
 def ihfft2(
