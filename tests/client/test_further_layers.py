@@ -152,6 +152,10 @@ def test_fractional_pooling_is_refused_as_by_pytorch():
     refuse(lambda t: t.nn.FractionalMaxPool2d(2, 3, 0.5), ValueError, "only one of output_size")
     refuse(lambda t: t.nn.FractionalMaxPool3d(2, output_ratio=1.5), ValueError, "must be between 0 and 1")
     refuse(lambda t: t.nn.FractionalMaxPool2d(3, 4)(t.ones(1, 1, 4, 4)), RuntimeError, "too large relative to input")
+    # In three dimensions windows that fill the input exactly are refused, too.
+    refuse(lambda t: t.nn.FractionalMaxPool3d(3, 3)(t.ones(1, 1, 6, 6, 5)), RuntimeError, "pool width 3 too large")
+    agree(lambda t: t.nn.FractionalMaxPool2d(3, 3)(t.arange(25.0).reshape(1, 1, 5, 5)))
+    agree(lambda t: t.nn.FractionalMaxPool3d(3, 3)(t.ones(1, 1, 6, 6, 6)))
 
 
 def test_fractional_pooling_takes_the_first_of_given_samples():

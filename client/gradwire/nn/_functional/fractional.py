@@ -47,7 +47,7 @@ def fractional_max_pool(
     for word, size, window, count in zip(words, sizes, windows, counts, strict=True):
         if count < 0:
             raise refuse(f"{name}: output_size has a negative dimension {count}: {counts}")
-        if count + window - 1 > size:
+        if count + window - 1 > size - (dims == 3):  # PyTorch's limit for three dimensions is lower by one
             raise refuse(f"{name}(): pool {word} {window} too large relative to input {word} {size}")
     if samples is None:
         samples = rand(given.shape[0], given.shape[1], dims, dtype=input.dtype, device=input.device)
