@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -41,3 +41,9 @@ def restored(region: Region | None) -> Iterator[None]:
     finally:
         BATCHING.remove(token)
         REGION.reset(token)
+
+
+def without_casts() -> AbstractContextManager[None]:
+    """The region of autocast that is in force, without the casts it has kept: what is recorded casts its own."""
+    region = REGION.get()
+    return nullcontext() if region is None else restored(region)
