@@ -17,9 +17,10 @@ from gradwire._base import dtypes
 from gradwire._base.errors import refuse
 from gradwire._base.modes import is_grad_enabled
 from gradwire._proxy.handle import Handle
-from gradwire._tensor.batching import BATCHING, DISPATCH, REGION, Region
+from gradwire._tensor.batching import BATCHING, DISPATCH, REGION, Region, restored
 from gradwire._tensor.call import _call
-from gradwire.amp._precision import HIGH, LOW, PADDING_MODES, WIDEST, WITH_DTYPE
+from gradwire.amp._precision import HIGH, LOW, WIDEST, WITH_DTYPE
+from gradwire.amp._rules import IN_PARTS, RULES
 
 _DEFAULTS = {"cpu": dtypes.bfloat16, "cuda": dtypes.float16, "mps": dtypes.float16, "xpu": dtypes.float16}
 _KINDS = ("cpu", "cuda", "mps", "xpu", "mtia", "hpu", "xla", "ipu", "maia", "privateuseone")
@@ -180,7 +181,11 @@ def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]],
     region = REGION.get()
     if region is None:
         return NotImplemented
-    given = args, tuple(value for _, value in kwargs)
+    if op in IN_PARTS:
+        made = _in_parts(op, args, kwargs, result, region)
+        if made is not NotImplemented:
+            return made
+    given: Any = args, tuple(value for _, value in kwargs)
     made = given
     for kind, low in region.chosen.items():
         target = None if low is None else _target(op, kind, low, made)
@@ -193,19 +198,31 @@ def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]],
     return _call(op, made[0], named, result)
 
 
+def _in_parts(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any, region: Region) -> Any:
+    """Call an op whose parts compute in different dtypes. NotImplemented if autocast is off there, or for one part."""
+    low = region.chosen.get(args[0].device.type) if isinstance(args[0], Handle) else None  # type: ignore[attr-defined]
+    if low is None:
+        return NotImplemented
+    if op != "linalg.matrix_power":
+        with restored(None):
+            made = _call(op, args, kwargs, result)
+        return _cast(made, low, made.device.type, None)
+    if not isinstance(args[1], int) or args[1] >= 0:
+        return NotImplemented
+    return _call(op, (_call("linalg.inv", args[:1]), -args[1]), kwargs, result)
+
+
 def _target(op: str, kind: str, low: dtypes.dtype, given: tuple[Any, ...]) -> dtypes.dtype | None:
     """The dtype that an op computes in on a kind of device; None for the tensors' own."""
-    if op in LOW[kind] or (op == "inner" and all(each._spec.shape[1:] for each in given[0])):
+    if op in LOW[kind]:
         return low
+    if op in RULES[kind]:
+        return RULES[kind][op](given[0], low)
     if op in HIGH[kind]:
         given_dtype = (
             kind == "cuda" and op in WITH_DTYPE and any(isinstance(each, dtypes.dtype) for each in _leaves(given))
         )
         return None if given_dtype else dtypes.float32
-    if op == "pad" and kind == "cpu":
-        return (
-            dtypes.float32 if any(each in PADDING_MODES for each in _leaves(given) if isinstance(each, str)) else None
-        )
     if op in WIDEST[kind]:
         found = {each._spec.dtype for each in _leaves(given) if _may_cast(each, kind)}
         return dtypes.float32 if dtypes.float32 in found and len(found) > 1 else None
