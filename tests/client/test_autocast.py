@@ -155,6 +155,14 @@ def test_regions_nest_and_tell_their_state() -> None:
             with t.autocast("cpu", dtype=t.float16):
                 tell()
                 told.append(str(t.get_autocast_dtype("cpu")).rpartition(".")[2])
+                with t.autocast("cpu"):
+                    tell()
+                with t.autocast("cpu", enabled=False):
+                    told.append(str(t.get_autocast_dtype("cpu")).rpartition(".")[2])
+                    with t.autocast("cpu"):
+                        tell()
+            with t.autocast("cpu", dtype=t.float16, enabled=False):
+                told.append(str(t.get_autocast_dtype("cpu")).rpartition(".")[2])
         t.autocast("cpu")(tell)()
         tell()
         return told
@@ -198,7 +206,7 @@ def test_a_compiled_function_casts_weights_itself(session: gradwire.Session) -> 
             with gradwire.autocast("cpu"):
                 before = a @ weight if step % 2 else product(a)
                 found = product(a)
-            assert found.tolist() == before.tolist() == (a * (step + 1)).bfloat16().tolist()
+            assert found.tolist() == before.tolist() == (a.bfloat16().float() * (step + 1)).bfloat16().tolist()
             weight.grad = None
             (before.float() + found.float()).sum().backward()
             assert weight.grad is not None

@@ -43,16 +43,17 @@ class autocast:
         if device_type not in _KINDS:
             raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
         self.device = device_type
-        self.fast_dtype = _DEFAULTS.get(device_type, dtypes.bfloat16) if dtype is None else dtype
+        self.fast_dtype = _named(device_type) or dtypes.bfloat16 if dtype is None else dtype
         self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
         self._enabled = bool(enabled) and _available(device_type, self.fast_dtype)
         self._tokens: list[Any] = []
 
     def __enter__(self) -> autocast:
         outer = REGION.get()
-        chosen = {} if outer is None else outer.chosen
+        chosen, named = ({}, {}) if outer is None else (outer.chosen, outer.named)
         chosen = {**chosen, self.device: self.fast_dtype if self._enabled else None}
-        self._tokens.append(REGION.set(Region(chosen, self._cache_enabled, outer)))
+        named = {**named, self.device: self.fast_dtype}
+        self._tokens.append(REGION.set(Region(chosen, named, self._cache_enabled, outer)))
         BATCHING.append(self)
         return self
 
@@ -93,12 +94,18 @@ def is_autocast_enabled(device_type: str | None = None) -> bool:
 
 
 def get_autocast_dtype(device_type: str) -> Any:
-    """The dtype that autocast casts to on a kind of device (torch.get_autocast_dtype)."""
-    region = REGION.get()
-    chosen = None if region is None else region.chosen.get(device_type)
-    if chosen is None and device_type not in _DEFAULTS:
+    """The dtype that autocast casts to on a kind of device, also where it is off (torch.get_autocast_dtype)."""
+    found = _named(device_type)
+    if found is None:
         raise refuse(f"unsupported autocast device_type '{device_type}'")
-    return _DEFAULTS[device_type] if chosen is None else chosen
+    return found
+
+
+def _named(device_type: str) -> Any:
+    """The dtype that a region names for a kind of device, or its default; None for a kind that has neither."""
+    region = REGION.get()
+    default = _DEFAULTS.get(device_type)
+    return default if region is None else region.named.get(device_type, default)
 
 
 def is_autocast_cpu_enabled() -> bool:
