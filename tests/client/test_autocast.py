@@ -274,6 +274,21 @@ def test_functions_of_ones_own_run_in_the_region_of_their_forward() -> None:
     agree(program)
 
 
+def test_rms_norm_has_its_inputs_dtype_and_rounds_once() -> None:
+    def program(t: Any) -> Any:
+        x, weight = t.tensor(A[0]), t.tensor(B[0, 0], requires_grad=True)
+        halves = [
+            t.nn.functional.rms_norm(x.to(one), (4,), weight.to(other))
+            for one in (t.bfloat16, t.float16, t.float32)
+            for other in (t.bfloat16, t.float16, t.float32, t.float64)
+        ]
+        sum(each.double().sum() for each in halves).backward()
+        return halves[:3], [str(each.dtype).rpartition(".")[2] for each in halves], weight.grad.dtype == t.float32
+
+    warnings.simplefilter("ignore")  # PyTorch's, of dtypes that differ
+    agree(program)
+
+
 def test_dtypes_and_devices_that_cannot_be_cast_to() -> None:
     warn(lambda t: t.autocast("cpu", dtype=t.float32), "target dtype is not supported. Disabling autocast")
     with warnings.catch_warnings():
