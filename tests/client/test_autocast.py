@@ -43,6 +43,31 @@ OTHERS: dict[str, Callable[..., Any]] = {
     "decompositions": lambda t, a, b: (t.linalg.inv(a.bfloat16()), t.trace(a[0].bfloat16()), a.bfloat16().prod(0)),
     "float64": lambda t, a, b: t.mm(a[0].double(), b[0].double()),
     "float16": lambda t, a, b: t.mm(a[0].half(), b[0].half()),
+    "inner of a matrix": lambda t, a, b: (t.inner(a[0], b[0, 0]), t.inner(a[0, 0], b[0]), t.inner(a[0], b[0, 0, 0])),
+    "powers": lambda t, a, b: tuple(t.linalg.matrix_power(a + 4 * t.eye(4), n) for n in (0, 1, 2, -1, -2)),
+    "whole contractions": lambda t, a, b: (t.tensordot(a[0], b[0], 2), t.tensordot(a[0], b[0], ([0], [1]))),
+    "labels without a sum": lambda t, a, b: (
+        t.einsum("ij->ji", a[0]),
+        t.einsum("ij,ij->ij", a[0], b[0]),
+        t.einsum("ij,kl->", a[0], b[0]),
+        t.einsum("...j,...j->...", a, b),
+        t.einsum("ij,ij->i", a[0, :, :1], b[0, :, :1]),
+    ),
+    "several contractions": lambda t, a, b: (
+        t.einsum("ij,jk,ik->ik", a[0], b[0], a[1]),
+        t.einsum("ij,ij,jk->ik", a[0], b[0], a[1]),
+        t.einsum("ij,jk,ik->ik", a[0].bfloat16(), b[0], a[1].bfloat16()),
+        t.einsum("ij,jk,ik->ik", a[0], b[0].bfloat16(), a[1]),
+        t.einsum("ij,k,jk,i->i", a[0], b[0, 0], a[1], b[0, 1]),
+        t.einsum("ij,kj", a[0], b[0]),
+    ),
+    "covariances": lambda t, a, b: (t.cov(1000 + a[0]), t.corrcoef(1000 + a[0]), t.cov(a[0].double())),
+    "reflections": lambda t, a, b: (t.ormqr(a[0], b[0, 0], b[1]), t.ormqr(a[0], b[0, 0], b[1].bfloat16())),
+    "images": lambda t, a, b: (
+        t.nn.functional.interpolate(a[None], size=(3, 3), mode="bilinear", antialias=True),
+        t.nn.functional.interpolate(a[None, None].bfloat16(), size=(1, 2, 2), mode="area"),
+        t.nn.functional.interpolate(a[None].bfloat16(), size=(2, 2), mode="area"),
+    ),
     "padding": lambda t, a, b: t.nn.functional.pad(a.bfloat16(), (1, 1), mode="reflect"),
 }
 
@@ -80,6 +105,25 @@ def test_convolutions_and_layers() -> None:
     _near(program)
 
 
+@pytest.mark.parametrize("kind", ["LSTM", "GRU", "RNN"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_recurrent_layers_take_what_products_made(kind: str, dtype: str) -> None:
+    def program(t: Any) -> Any:
+        layer = getattr(t.nn, kind)(4, 3, 2)
+        with t.no_grad():
+            for place, weight in enumerate(layer.parameters()):
+                weight.copy_(t.arange(weight.numel()).reshape(weight.shape).sin() / (1 + place))
+        first = t.zeros(2, 4, 3)
+        state = (first, first) if kind == "LSTM" else first
+        given = t.tensor(A).to(getattr(t, dtype))
+        with t.autocast("cpu"):
+            made, alone = layer(given, state)[0], layer(given)[0]
+        (made.float() + alone.float()).sum().backward()
+        return made, alone, *[weight.grad for weight in layer.parameters()]
+
+    _near(program)
+
+
 @pytest.mark.parametrize("caches", [True, False])
 def test_gradients_of_weights_are_float32_and_a_weight_is_cast_once(caches: bool) -> None:
     def program(t: Any) -> Any:
@@ -110,6 +154,14 @@ def test_regions_nest_and_tell_their_state() -> None:
                 tell()
             with t.autocast("cpu", dtype=t.float16):
                 tell()
+                told.append(str(t.get_autocast_dtype("cpu")).rpartition(".")[2])
+                with t.autocast("cpu"):
+                    tell()
+                with t.autocast("cpu", enabled=False):
+                    told.append(str(t.get_autocast_dtype("cpu")).rpartition(".")[2])
+                    with t.autocast("cpu"):
+                        tell()
+            with t.autocast("cpu", dtype=t.float16, enabled=False):
                 told.append(str(t.get_autocast_dtype("cpu")).rpartition(".")[2])
         t.autocast("cpu")(tell)()
         tell()
@@ -144,6 +196,42 @@ def test_a_compiled_function_knows_its_region(session: gradwire.Session) -> None
             assert product(a).dtype is gradwire.float32
             with gradwire.autocast("cpu"):
                 assert product(a).dtype is gradwire.bfloat16
+
+
+def test_a_compiled_function_casts_weights_itself(session: gradwire.Session) -> None:
+    with session:
+        a, weight = gradwire.tensor(A[0]), gradwire.eye(4, requires_grad=True)
+        product = gradwire.compile(lambda x: x @ weight)
+        for step in range(5):
+            with gradwire.autocast("cpu"):
+                before = a @ weight if step % 2 else product(a)
+                found = product(a)
+            assert found.tolist() == before.tolist() == (a.bfloat16().float() * (step + 1)).bfloat16().tolist()
+            weight.grad = None
+            (before.float() + found.float()).sum().backward()
+            assert weight.grad is not None
+            wanted = np.broadcast_to(2 * A[0].sum(0)[:, None], (4, 4))
+            np.testing.assert_allclose(weight.grad.tolist(), wanted, rtol=0.05, atol=0.1)
+            with gradwire.no_grad():
+                weight += gradwire.eye(4)
+
+
+@pytest.mark.parametrize("order", [0, 1, 2])
+def test_a_checkpoint_shares_no_casts_of_weights(order: int) -> None:
+    def program(t: Any) -> Any:
+        weight, x = t.tensor(B[0], requires_grad=True), t.tensor(A[0], requires_grad=True)
+        checkpoint = import_module(f"{t.__name__}.utils.checkpoint").checkpoint
+
+        def part(x: Any) -> Any:
+            return (x @ weight).sin()
+
+        with t.autocast("cpu"):
+            first = x @ weight if order == 0 else checkpoint(part, x, use_reentrant=False)
+            second = x @ weight if order == 1 else checkpoint(part, x, use_reentrant=False)
+        (first.float().sum() + second.float().sum()).backward()
+        return weight.grad, x.grad
+
+    _near(program)
 
 
 def test_functions_of_ones_own_run_in_the_region_of_their_forward() -> None:
@@ -183,6 +271,21 @@ def test_functions_of_ones_own_run_in_the_region_of_their_forward() -> None:
         made.float().sum().backward()
         return seen
 
+    agree(program)
+
+
+def test_rms_norm_has_its_inputs_dtype_and_rounds_once() -> None:
+    def program(t: Any) -> Any:
+        x, weight = t.tensor(A[0]), t.tensor(B[0, 0], requires_grad=True)
+        halves = [
+            t.nn.functional.rms_norm(x.to(one), (4,), weight.to(other))
+            for one in (t.bfloat16, t.float16, t.float32)
+            for other in (t.bfloat16, t.float16, t.float32, t.float64)
+        ]
+        sum(each.double().sum() for each in halves).backward()
+        return halves[:3], [str(each.dtype).rpartition(".")[2] for each in halves], weight.grad.dtype == t.float32
+
+    warnings.simplefilter("ignore")  # PyTorch's, of dtypes that differ
     agree(program)
 
 

@@ -501,3 +501,28 @@ def a_node_has_one_object(torch):
         y.grad_fn is y.grad_fn._saved_result.grad_fn,
         product is power,
     )
+
+
+def a_node_stays_itself_when_its_tensor_is_changed(torch):
+    x = leaf(torch)
+    y = x.exp()
+    first = y.grad_fn
+    y.mul_(2)
+    second = y.grad_fn
+    y.add_(1)
+    return (
+        first is second,
+        first == second,
+        first.name(),
+        second.name(),
+        second.next_functions[0][0] is first,
+        y.grad_fn.next_functions[0][0] is second,
+        first.next_functions[0][0].variable is x,
+    )
+
+
+def a_node_stays_itself_when_a_view_of_its_tensor_is_changed(torch):
+    y = leaf(torch).exp()
+    first = y.grad_fn
+    y[:2].mul_(2)
+    return first.name(), first == y.grad_fn, y.grad_fn.name(), y.grad_fn.next_functions[0][0] is first

@@ -1,5 +1,6 @@
 """Shared tensors: a tensor moves to shared memory only if nothing else sees its array, and leaves nothing behind."""
 
+import errno
 import gc
 import os
 import resource
@@ -24,6 +25,16 @@ def numbers() -> Tensor:
 @pytest.fixture
 def shared() -> SharedTensors:
     return SharedTensors(Account())
+
+
+def moved(shared: SharedTensors) -> tuple[Tensor, File]:
+    """A tensor that was reduced twice, and its file."""
+    tensor = numbers()
+    for _ in range(2):
+        shared.prepare([tensor])
+    file = shared.file_of(tensor.array)
+    assert file is not None
+    return tensor, file
 
 
 def open_files() -> list[str]:
@@ -54,6 +65,18 @@ def test_a_tensor_moves_at_its_second_reduction_and_others_see_its_values(shared
     assert not there.flags.writeable
     shared.prepare([tensor])
     assert shared.file_of(tensor.array) == file
+
+
+def test_a_tensor_stays_where_no_pages_are_left(shared: SharedTensors, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int, offset: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, "no pages")
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    tensor = numbers()
+    for _ in range(2):
+        shared.prepare([tensor])
+    assert shared.file_of(tensor.array) is None
+    assert not any("gradwire-tensor" in os.readlink(each) for each in open_files())
 
 
 @pytest.mark.parametrize(
@@ -97,12 +120,8 @@ def test_views_other_orders_and_small_tensors_stay(shared: SharedTensors, array:
 
 
 def test_a_tensor_that_is_gone_leaves_no_file(shared: SharedTensors) -> None:
-    tensor = numbers()
-    for _ in range(2):
-        shared.prepare([tensor])
+    tensor, file = moved(shared)
     view = tensor.array[5:]
-    file = shared.file_of(tensor.array)
-    assert file is not None
     del tensor
     gc.collect()
     assert any("gradwire-tensor" in os.readlink(each) for each in open_files())
@@ -116,11 +135,7 @@ def test_a_tensor_that_is_gone_leaves_no_file(shared: SharedTensors) -> None:
 
 
 def test_closing_leaves_the_values_and_closes_the_files(shared: SharedTensors) -> None:
-    tensor = numbers()
-    for _ in range(2):
-        shared.prepare([tensor])
-    file = shared.file_of(tensor.array)
-    assert file is not None
+    tensor, file = moved(shared)
     there = mapped(file)
     shared.close()
     assert shared.file_of(tensor.array) is None
@@ -156,11 +171,7 @@ def test_another_file_at_the_number_of_a_closed_one_is_not_mapped() -> None:
 
 
 def test_memory_of_a_tensor_that_is_gone_is_given_back_while_others_have_it_mapped(shared: SharedTensors) -> None:
-    tensor = numbers()
-    for _ in range(2):
-        shared.prepare([tensor])
-    file = shared.file_of(tensor.array)
-    assert file is not None
+    tensor, file = moved(shared)
     there = mapped(file)
     kept = os.dup(file.descriptor)
     taken = os.fstat(kept).st_blocks
@@ -173,11 +184,7 @@ def test_memory_of_a_tensor_that_is_gone_is_given_back_while_others_have_it_mapp
 
 
 def test_a_fork_that_frees_a_tensor_leaves_its_values(shared: SharedTensors) -> None:
-    tensor = numbers()
-    for _ in range(2):
-        shared.prepare([tensor])
-    file = shared.file_of(tensor.array)
-    assert file is not None
+    tensor, file = moved(shared)
     there = mapped(file)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of other threads

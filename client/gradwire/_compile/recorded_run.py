@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradwire._compile.recorder import KnownAnswers, Recorder
 from gradwire._proxy.handle import UNKNOWN, Handle
 from gradwire._proxy.results import unnamed_gradient
+from gradwire._tensor.batching import without_casts
 
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import SessionProtocol
@@ -40,7 +41,7 @@ def run_recorded(
     session.recorder = recorder
     _here.recording = True
     try:
-        with session:
+        with session, without_casts():
             answer = function(*args, **kwargs)
         if recorder.pipelined:
             session.sync()

@@ -9,6 +9,7 @@ from gradwire._base.errors import GradwireTypeError, GradwireValueError, refuse
 from gradwire._functions.create import arange, eye, randn
 from gradwire._proxy.results import return_type
 from gradwire._tensor import ops
+from gradwire._tensor.batching import restored
 from gradwire._tensor.tensor import Tensor
 
 __all__ = [
@@ -118,7 +119,9 @@ def ormqr(
     q = ops.linalg_householder_product(vectors, input2)
     if transpose:
         q = q.mH
-    made = q @ input3 if left else input3 @ q
+    with restored(None):  # to autocast it is no product, but takes float32 as Q does
+        other = input3.to(q.dtype) if input3.dtype in (dtypes.bfloat16, dtypes.float16) else input3
+        made = q @ other if left else other @ q
     return made if out is None else out.copy_(made)
 
 

@@ -153,7 +153,7 @@ class _HeldNodes:
         """The object of a node. Asks for the ids that are not known yet."""
         for each in list(self.others.values()):
             self.others.pop(id(each), None)
-            if each._root._edge is each._edge and not each._root._spec.outdated:
+            if each._node_id or (each._root._edge is each._edge and not each._root._spec.outdated):
                 self.numbered.setdefault(each._load().id, each)
         return self.numbered.get(node_id)
 
@@ -216,6 +216,14 @@ def grad_fn_of(tensor: Handle) -> Node | None:
         # A weak reference, because the node references the tensor.
         tensor.__dict__["_grad_fn"] = (tensor._edge, weakref.ref(node))
     return node
+
+
+def name_node(tensor: Handle) -> None:
+    """Ask for the id of the node that a program holds of a tensor, before an in-place op gives the tensor another."""
+    edge, held = tensor.__dict__["_grad_fn"]
+    node: Node | None = held()
+    if node is not None and edge is tensor._edge:
+        node._load()
 
 
 def graph(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradwire._proxy.dual_levels import DUAL_LEVELS, note_dual, set_tangent_edges
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle, StorageState, ViewOf
 from gradwire._proxy.memo import Spec, read_spec
-from gradwire._proxy.shadow_graph import Edge, Leaf, held_by, unknown_node, unneeded_edge
+from gradwire._proxy.shadow_graph import Edge, Leaf, NodeHooks, held_by, unknown_node, unneeded_edge
 from gradwire.v1 import commands_pb2, service_pb2
 
 if TYPE_CHECKING:
@@ -102,6 +102,12 @@ def new_result(
     fill_proxy(made, session, tensor_id, spec)
     if recorded:
         made._edge = list(edges)
+        if len(edges) > 2 and type(edges[-1]) is NodeHooks and not spec.output_nr:
+            # Of several results with nodes of their own, a view leads to its base, and others to some of the inputs.
+            if source is not None:
+                made._edge = [source._edge]
+            elif place:
+                made._edge = unknown_node(session)
     elif spec.requires_grad and not (source is not None and source._spec.requires_grad):
         watch_leaf(made)
     if spec.tangents:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +19,16 @@ FUNCTIONS: list[Callable[..., Any]] = []
 
 
 class Region:
-    """What autocast has in force: a dtype per kind of device, None where it is off, and the weights cast so far."""
+    """What autocast has in force: a dtype per kind of device, None where it is off, and the weights cast so far.
 
-    def __init__(self, chosen: Mapping[str, dtype | None], caches: bool, outer: Region | None) -> None:
+    named: the dtypes of the kinds, also where it is off. Regions inside begin with them.
+    """
+
+    def __init__(
+        self, chosen: Mapping[str, dtype | None], named: Mapping[str, dtype], caches: bool, outer: Region | None
+    ) -> None:
         self.chosen = chosen
+        self.named = named
         self.caches = caches
         #: A weight's object and its cast, by the object's id. Regions inside share them with the outermost.
         self.casts: dict[tuple[int, dtype], tuple[Any, Any]] = {} if outer is None else outer.casts
@@ -34,10 +40,16 @@ REGION: ContextVar[Region | None] = ContextVar("gradwire_autocast", default=None
 @contextmanager
 def restored(region: Region | None) -> Iterator[None]:
     """Bring an earlier region of autocast back, without the casts it kept; None for no region."""
-    token = REGION.set(None if region is None else Region(region.chosen, region.caches, None))
+    token = REGION.set(None if region is None else Region(region.chosen, region.named, region.caches, None))
     BATCHING.append(token)
     try:
         yield
     finally:
         BATCHING.remove(token)
         REGION.reset(token)
+
+
+def without_casts() -> AbstractContextManager[None]:
+    """The region of autocast that is in force, without the casts it has kept: what is recorded casts its own."""
+    region = REGION.get()
+    return nullcontext() if region is None else restored(region)

@@ -7,6 +7,7 @@ from typing import Any
 
 from gradwire._base.errors import GradwireError, refuse
 from gradwire._base.modes import INFERENCE
+from gradwire._graph.nodes import name_node
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import WRITING_OPS, Spec
 from gradwire._proxy.results import update_in_place
@@ -41,6 +42,9 @@ def check_in_place(op: str, args: tuple[Any, ...], mode: Any, edges: Sequence[An
         # x[0] = v writes through a view; an index with tensors writes to x itself.
         through_view = op == "setitem_" and not any(isinstance(item, Handle) for item in args[1].items)
         raise _protected("a view of a leaf Variable" if through_view else "a leaf Variable")
+    for changed in (target,) if view is None else (target, view.base):
+        if "_grad_fn" in changed.__dict__:
+            name_node(changed)
 
 
 def note_written(op: str, args: Sequence[Any]) -> None:

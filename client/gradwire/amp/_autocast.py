@@ -17,9 +17,10 @@ from gradwire._base import dtypes
 from gradwire._base.errors import refuse
 from gradwire._base.modes import is_grad_enabled
 from gradwire._proxy.handle import Handle
-from gradwire._tensor.batching import BATCHING, DISPATCH, REGION, Region
+from gradwire._tensor.batching import BATCHING, DISPATCH, REGION, Region, restored
 from gradwire._tensor.call import _call
-from gradwire.amp._precision import HIGH, LOW, PADDING_MODES, WIDEST, WITH_DTYPE
+from gradwire.amp._precision import HIGH, LOW, WIDEST, WITH_DTYPE
+from gradwire.amp._rules import IN_PARTS, RULES
 
 _DEFAULTS = {"cpu": dtypes.bfloat16, "cuda": dtypes.float16, "mps": dtypes.float16, "xpu": dtypes.float16}
 _KINDS = ("cpu", "cuda", "mps", "xpu", "mtia", "hpu", "xla", "ipu", "maia", "privateuseone")
@@ -42,16 +43,17 @@ class autocast:
         if device_type not in _KINDS:
             raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
         self.device = device_type
-        self.fast_dtype = _DEFAULTS.get(device_type, dtypes.bfloat16) if dtype is None else dtype
+        self.fast_dtype = _named(device_type) or dtypes.bfloat16 if dtype is None else dtype
         self._cache_enabled = is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
         self._enabled = bool(enabled) and _available(device_type, self.fast_dtype)
         self._tokens: list[Any] = []
 
     def __enter__(self) -> autocast:
         outer = REGION.get()
-        chosen = {} if outer is None else outer.chosen
+        chosen, named = ({}, {}) if outer is None else (outer.chosen, outer.named)
         chosen = {**chosen, self.device: self.fast_dtype if self._enabled else None}
-        self._tokens.append(REGION.set(Region(chosen, self._cache_enabled, outer)))
+        named = {**named, self.device: self.fast_dtype}
+        self._tokens.append(REGION.set(Region(chosen, named, self._cache_enabled, outer)))
         BATCHING.append(self)
         return self
 
@@ -92,12 +94,18 @@ def is_autocast_enabled(device_type: str | None = None) -> bool:
 
 
 def get_autocast_dtype(device_type: str) -> Any:
-    """The dtype that autocast casts to on a kind of device (torch.get_autocast_dtype)."""
-    region = REGION.get()
-    chosen = None if region is None else region.chosen.get(device_type)
-    if chosen is None and device_type not in _DEFAULTS:
+    """The dtype that autocast casts to on a kind of device, also where it is off (torch.get_autocast_dtype)."""
+    found = _named(device_type)
+    if found is None:
         raise refuse(f"unsupported autocast device_type '{device_type}'")
-    return _DEFAULTS[device_type] if chosen is None else chosen
+    return found
+
+
+def _named(device_type: str) -> Any:
+    """The dtype that a region names for a kind of device, or its default; None for a kind that has neither."""
+    region = REGION.get()
+    default = _DEFAULTS.get(device_type)
+    return default if region is None else region.named.get(device_type, default)
 
 
 def is_autocast_cpu_enabled() -> bool:
@@ -180,7 +188,11 @@ def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]],
     region = REGION.get()
     if region is None:
         return NotImplemented
-    given = args, tuple(value for _, value in kwargs)
+    if op in IN_PARTS:
+        made = _in_parts(op, args, kwargs, result, region)
+        if made is not NotImplemented:
+            return made
+    given: Any = args, tuple(value for _, value in kwargs)
     made = given
     for kind, low in region.chosen.items():
         target = None if low is None else _target(op, kind, low, made)
@@ -193,19 +205,31 @@ def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]],
     return _call(op, made[0], named, result)
 
 
+def _in_parts(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any, region: Region) -> Any:
+    """Call an op whose parts compute in different dtypes. NotImplemented if autocast is off there, or for one part."""
+    low = region.chosen.get(args[0].device.type) if isinstance(args[0], Handle) else None  # type: ignore[attr-defined]
+    if low is None:
+        return NotImplemented
+    if op != "linalg.matrix_power":
+        with restored(None):
+            made = _call(op, args, kwargs, result)
+        return _cast(made, low, made.device.type, None)
+    if not isinstance(args[1], int) or args[1] >= 0:
+        return NotImplemented
+    return _call(op, (_call("linalg.inv", args[:1]), -args[1]), kwargs, result)
+
+
 def _target(op: str, kind: str, low: dtypes.dtype, given: tuple[Any, ...]) -> dtypes.dtype | None:
     """The dtype that an op computes in on a kind of device; None for the tensors' own."""
-    if op in LOW[kind] or (op == "inner" and all(each._spec.shape[1:] for each in given[0])):
+    if op in LOW[kind]:
         return low
+    if op in RULES[kind]:
+        return RULES[kind][op](given[0], low)
     if op in HIGH[kind]:
         given_dtype = (
             kind == "cuda" and op in WITH_DTYPE and any(isinstance(each, dtypes.dtype) for each in _leaves(given))
         )
         return None if given_dtype else dtypes.float32
-    if op == "pad" and kind == "cpu":
-        return (
-            dtypes.float32 if any(each in PADDING_MODES for each in _leaves(given) if isinstance(each, str)) else None
-        )
     if op in WIDEST[kind]:
         found = {each._spec.dtype for each in _leaves(given) if _may_cast(each, kind)}
         return dtypes.float32 if dtypes.float32 in found and len(found) > 1 else None

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 _PRODUCTS = (
     "addbmm addmm baddbmm bmm conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d "
-    "einsum linalg.matrix_power linalg.multi_dot linalg.vecdot linear lstm_layer matmul mm "
-    "multi_head_attention_forward prelu rnn_layer scaled_dot_product_attention tensordot"
+    "linalg.multi_dot linalg.vecdot linear lstm_layer matmul mm "
+    "multi_head_attention_forward prelu rnn_layer scaled_dot_product_attention"
 )
 _LOSSES = (
     "binary_cross_entropy binary_cross_entropy_with_logits cosine_embedding_loss cross_entropy ctc_loss "
@@ -50,5 +50,3 @@ WIDEST: dict[str, frozenset[str]] = {
 }
 #: Ops with an argument `dtype`; with it PyTorch's autocast leaves them alone.
 WITH_DTYPE = frozenset(["cumprod", "cumsum", "log_softmax", "norm", "prod", "softmax", "softmin", "sum"])
-#: Functions of padding of which float32 is computed on the processor.
-PADDING_MODES = frozenset(("reflect", "replicate"))

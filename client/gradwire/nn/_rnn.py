@@ -17,6 +17,7 @@ import gradwire.nn.init as init
 from gradwire._base import dtypes
 from gradwire._functions.create import empty, zeros
 from gradwire._tensor import ops
+from gradwire._tensor.batching import REGION
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import Module
 from gradwire.nn._parameter import Parameter
@@ -164,7 +165,9 @@ class RNNBase(Module):
 
     def _first_state(self, sequence: Tensor, states: Sequence[Tensor] | None, batched: bool) -> State:
         weight: Any = self.weight_ih_l0  # may be computed: pruned, or parametrized
-        if sequence.dtype is not weight.dtype:
+        region = REGION.get()
+        casts = region is not None and any(region.chosen.values())
+        if sequence.dtype is not weight.dtype and not casts:
             raise ValueError(
                 f"RNN input dtype ({sequence.dtype}) does not match weight dtype ({weight.dtype}). Convert input: "
                 f"input.to({weight.dtype}), or convert model: model.to({sequence.dtype})"
@@ -177,7 +180,7 @@ class RNNBase(Module):
         widths = (self.proj_size or self.hidden_size, self.hidden_size)[: 2 if self.mode == "LSTM" else 1]
         if states is None:
             made = (
-                zeros(count, sequence.shape[1], width, dtype=weight.dtype, device=weight.device) for width in widths
+                zeros(count, sequence.shape[1], width, dtype=sequence.dtype, device=weight.device) for width in widths
             )
             return tuple(made)
         rank = 3 if batched else 2

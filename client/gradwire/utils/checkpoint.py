@@ -21,7 +21,7 @@ from gradwire._graph import commands
 from gradwire._graph.hook_runner import CURRENT_PASS, IN_CHECKPOINT, HookArguments
 from gradwire._proxy.handle import Handle
 from gradwire._session.sessions import current_session
-from gradwire._tensor.batching import REGION, restored
+from gradwire._tensor.batching import REGION, restored, without_casts
 from gradwire._transport.wire import Value
 from gradwire.autograd.function import Function
 from gradwire.v1 import hooks_pb2, service_pb2
@@ -144,7 +144,8 @@ def checkpoint(
     session.hooks[number] = run
     watch = _Watch.of([each for each in _handles((args, kwargs)) if each._session is session])
     try:
-        result = call(first, hooks_pb2.CHECKPOINT_MARK_BEGIN, hooks_pb2.CHECKPOINT_MARK_END)
+        with without_casts():  # the second call makes the same casts
+            result = call(first, hooks_pb2.CHECKPOINT_MARK_BEGIN, hooks_pb2.CHECKPOINT_MARK_END)
     except BaseException:
         session.hooks.pop(number, None)
         raise

@@ -11,6 +11,7 @@ import numpy as np
 from gradwire._base import dtypes
 from gradwire._functions.create import tensor
 from gradwire._tensor import ops
+from gradwire._tensor.batching import restored
 from gradwire._tensor.tensor import Tensor
 
 _CUBIC = -0.5
@@ -91,7 +92,8 @@ def interpolate_antialias(
         )
         for side, want, factor in zip(sides, wanted, factors, strict=True)
     )
-    made: Tensor = ops.matmul(rows, ops.matmul(input.to(dtype), columns.mT))
+    with restored(None):  # to autocast it is no product
+        made: Tensor = ops.matmul(rows, ops.matmul(input.to(dtype), columns.mT))
     if input.dtype is dtypes.uint8:
         made = made.round().clamp(0, 255).to(dtypes.uint8)
     return made

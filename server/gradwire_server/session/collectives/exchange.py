@@ -9,6 +9,7 @@ streamed (state/streamed_reduction.py).
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -75,16 +76,11 @@ class Exchange:
     def _exchanged(self) -> Iterator[None]:
         self.turn = self.member.turn
         between = GpuExchange(self.groups, self.member, self.request)
-        try:
+        with self._told_to_all():
             about = self._prepare()
             offer = between.offer(self.inputs, self.outputs, self.written())
             if offer is None:
                 yield from self._write(about)
-        except GeneratorExit:
-            raise
-        except BaseException as error:  # noqa: BLE001 - told to all ranks; the unforeseen is logged
-            refusal = self._refused(error)
-            raise refusal from None
         met = yield from meet(self.groups, self.member, about, self.request.timeout_ms, offer, self._read_ahead)
         self.member.turn ^= 1
         if "offers" in met and not between.suits(met["offers"]):
@@ -112,14 +108,19 @@ class Exchange:
     def _meet_again(self, about: str, written: bool) -> Iterator[None]:
         """Give values by the host's memory after all, since not all ranks have a GPU of their own."""
         if not written:
-            try:
+            with self._told_to_all():
                 yield from self._write(about)
-            except GeneratorExit:
-                raise
-            except BaseException as error:  # noqa: BLE001 - told to all ranks; the unforeseen is logged
-                refusal = self._refused(error)
-                raise refusal from None
         yield from meet(self.groups, self.member, f"{about}, by the host", self.request.timeout_ms)
+
+    @contextmanager
+    def _told_to_all(self) -> Iterator[None]:
+        """Before the ranks meet: whatever fails is told to all of them, and refused. Raises Refusal."""
+        try:
+            yield
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 - told to all ranks; the unforeseen is logged
+            raise self._refused(error) from None
 
     def _refused(self, error: BaseException) -> Refusal:
         """Tell the other ranks why this one cannot take part; the refusal for this one."""

@@ -29,7 +29,7 @@ from gradwire_server.common.shared_files import opened
 
 LEAST = 1 << 20  # bytes of a tensor that moves
 MOST = 1 << 28  # bytes of all tensors of a session that have moved
-MOST_FILES = 64
+_MOST_TENSORS = 64  # of a session that have moved
 _REFERENCES = 2  # to an array that only its tensor holds: the tensor's, and the argument of the question
 _OPEN: weakref.WeakSet[mmap.mmap] = weakref.WeakSet()  # of all sessions: the files and mappings
 _DESCRIPTORS = 2  # of a file: the own one, and Python's for the memory; a mapping has the latter
@@ -70,7 +70,7 @@ class SharedTensors:
 
     def _has_room(self, nbytes: int) -> bool:
         files = list(self._files.values())
-        if len(files) >= MOST_FILES or sum(each.nbytes for each in files) + nbytes > MOST or not _is_below_share():
+        if len(files) >= _MOST_TENSORS or sum(each.nbytes for each in files) + nbytes > MOST or not _is_below_share():
             return False
         try:
             self._account.admit(nbytes)  # while the values are there twice
@@ -85,7 +85,7 @@ class SharedTensors:
         except OSError:
             return
         try:
-            os.ftruncate(descriptor, array.nbytes)
+            os.posix_fallocate(descriptor, 0, array.nbytes)  # a write to missing pages would end the process
             memory = mmap.mmap(descriptor, array.nbytes, mmap.MAP_SHARED | mmap.MAP_POPULATE)
         except (OSError, MemoryError):
             os.close(descriptor)
@@ -118,12 +118,10 @@ class SharedTensors:
 
     def close(self) -> None:
         """Close all files. The tensors keep their memory."""
-        for end in list(self._ends.values()):
-            end.detach()
-        for file in list(self._files.values()):
-            os.close(file.descriptor)
-        self._ends.clear()
-        self._files.clear()
+        for address, end in list(self._ends.items()):
+            if end.detach() is not None:  # otherwise another thread is closing it
+                del self._ends[address]
+                os.close(self._files.pop(address).descriptor)
 
 
 def _is_below_share() -> bool:

@@ -713,5 +713,5 @@ def rms_norm(input: Array, normalized_shape: Ints, weight: Array | None = None, 
     limits: Any = ml_dtypes.finfo
     added = float(limits(wide.dtype).eps) if eps is None else eps
     scaled = wide * rsqrt(mean(wide * wide, tuple(range(-len(shape), 0)), True) + added)
-    scaled = cast(scaled, input.dtype) if wide is not input else scaled
-    return scaled if weight is None else scaled * weight
+    made = scaled if weight is None else scaled * weight
+    return made if made.dtype == input.dtype else cast(made, input.dtype)
