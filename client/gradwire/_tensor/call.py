@@ -30,6 +30,7 @@ from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import MixedListError, Operands, write_argument
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.foretelling import DTYPE_RULES, foretell
+from gradwire._tensor.foretelling.kinds import PARAMETER_KINDS
 from gradwire._tensor.in_place import check_in_place, note_written
 from gradwire._tensor.inference import foresee, holds_anywhere, infer, is_large, learn, sketch
 from gradwire._tensor.overrides import OverriddenError, call_override
@@ -370,7 +371,7 @@ def _foretold(
     call_site: tuple[CodeType, int],
 ) -> MemoEntry | None:
     """The entry of a call whose kind has had no answer, if rules describe its results; None if the call must wait."""
-    if not holds_anywhere(key, op, args) or _has_number_for_tensor(op, args, kwargs):
+    if not holds_anywhere(key, op, args):
         return None
     session.raise_if_unusable()
     shapes = rule(op, *args, **dict(kwargs))
@@ -385,23 +386,6 @@ def _foretold(
     model = Model(foreseen[1], call_site, foreseen[2], specs, _fixed_floats(op, args, kwargs))
     session.remember_model(model)
     return infer(session.models, rule, key, op, args, kwargs, values, call_site)
-
-
-@cache
-def _tensors_only(op: str) -> frozenset[str]:
-    """The parameters of an op that take nothing but tensors."""
-    ops: Any = OPS[0]
-    name = op[:-1] if op.endswith("_") and not hasattr(ops, op) else op
-    function = getattr(ops, name.replace(".", "_"), None)
-    parameters = {} if function is None else inspect.signature(function).parameters
-    return frozenset(each for each, parameter in parameters.items() if parameter.annotation == "Tensor")
-
-
-def _has_number_for_tensor(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> bool:
-    """Whether a parameter that takes a tensor has a number, which the server refuses."""
-    only = _tensors_only(op)
-    given = [*zip(_parameters(op)[0], args, strict=False), *kwargs]
-    return any(name in only and isinstance(value, (int, float, complex)) for name, value in given)
 
 
 def _unwatched_call(*call: Any) -> Any:
@@ -425,7 +409,7 @@ def _recorded_answer(
     if recorder.must_wait:
         return None
     entry = infer(recorder.models, rule, key, op, args, kwargs, values, call_site, op not in WARNING_OPS)
-    if entry is None and not _has_number_for_tensor(op, args, kwargs):
+    if entry is None:
         specs = foretell(rule(op, *args, **dict(kwargs)), op, args, kwargs, key[1])
         if specs is not None:
             in_place = op.endswith("_") and not op.endswith("__")
@@ -519,10 +503,13 @@ def _returned_inputs(
     return tuple(places) if max(places) >= 0 else ()
 
 
-def use_rules(names: dict[str, str], dtype_rules: dict[str, tuple[str, str, str]]) -> None:
-    """Set the ops' shape rules, by name, and their dtype rules."""
+def use_rules(
+    names: dict[str, str], dtype_rules: dict[str, tuple[str, str, str]], kinds: dict[str, dict[str, str]]
+) -> None:
+    """Set the ops' shape rules, by name, their dtype rules, and their parameters' kinds."""
     _RULES.update({op: RULES[name] for op, name in names.items()})
     DTYPE_RULES.update(dtype_rules)
+    PARAMETER_KINDS.update(kinds)
 
 
 @cache
