@@ -94,7 +94,7 @@ def setitem(op: str, input: Any, index: Any = None, value: Any = None, *args: An
         if own and (tuple(value._spec.shape), value._spec.strides) == view_of(*shown):
             return written((input,), input._spec.shape)
         return written((input, value), input._spec.shape)
-    if type(value) is int and not fits(value, input._spec):
+    if not fits(value, input._spec.dtype):
         return None
     return written((input,), input._spec.shape)
 
