@@ -22,6 +22,8 @@ def pointwise(op: str, *args: Any, **named: Any) -> Shapes:
         return None
     specs = [tensor._spec for tensor in tensors]
     name = op.removesuffix("_")
+    if name == "clamp" and all(value is None for value in values[1:]):
+        return None  # refused: it needs a bound
     for value in values:
         if not all(fits(value, spec.dtype) for spec in specs):
             return None
