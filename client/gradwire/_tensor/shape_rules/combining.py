@@ -45,7 +45,9 @@ def linear(op: str, input: Any, weight: Any = None, bias: Any = None, *args: Any
     shape, rows = input._spec.shape, weight._spec.shape
     if not shape or len(rows) != 2 or shape[-1] != rows[1] or 0 in shape or 0 in rows:
         return None
-    if input._spec.strides or weight._spec.strides or (bias is not None and bias._spec.shape != rows[:1]):
+    if input._spec.strides or weight._spec.strides:
+        return None
+    if bias is not None and (not isinstance(bias, Handle) or bias._spec.shape != rows[:1]):
         return None
     return dense((*shape[:-1], rows[0]))
 
@@ -125,7 +127,9 @@ def repeat(op: str, input: Any, repeats: Any = None, *args: Any, **named: Any) -
 
 def pad(op: str, input: Any, pad: Any = None, mode: Any = "constant", *args: Any, **named: Any) -> Shapes:
     """pad with a constant."""
-    if not isinstance(input, Handle) or mode != "constant" or not isinstance(pad, (list, tuple)) or len(pad) % 2:
+    if not isinstance(input, Handle) or not isinstance(pad, (list, tuple)) or len(pad) % 2:
+        return None
+    if type(mode) is not str or mode != "constant":
         return None
     spec = input._spec
     sizes = list(spec.shape)

@@ -6,13 +6,13 @@ from typing import Any
 
 from gradwire._base.dtypes import float32
 from gradwire._proxy.handle import Handle
-from gradwire._tensor.shape_rules.sizes import Shapes, dense, fits
+from gradwire._tensor.shape_rules.sizes import Shapes, dense, dtype_of, fits
 
 
 def creation(op: str, size: Any = None, *args: Any, **named: Any) -> Shapes:
     """zeros(size) and its relatives; full's number must fit the result."""
-    kind = named.get("dtype")
-    if any(kind is not None if type(value) is int else not fits(value, kind or float32) for value in args):
+    chosen = named.get("dtype") is not None
+    if any(chosen if type(value) is int else not fits(value, dtype_of(named, float32)) for value in args):
         return None
     return _of_size(size)
 
@@ -21,7 +21,7 @@ def creation_like(op: str, input: Any, size: Any = None, *args: Any, **named: An
     """new_zeros(size) and its relatives."""
     if not isinstance(input, Handle):
         return None
-    kind = named.get("dtype") or input._spec.dtype
+    kind = dtype_of(named, input._spec.dtype)
     return _of_size(size) if all(fits(value, kind) for value in args) else None
 
 

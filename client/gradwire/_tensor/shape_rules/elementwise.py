@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradwire._proxy.handle import Handle
-from gradwire._tensor.shape_rules.sizes import Shapes, Sizes, broadcast, dense, dim_of, fits, is_row_major
+from gradwire._tensor.shape_rules.sizes import Shapes, Sizes, broadcast, dense, dim_of, dtype_of, fits, is_row_major
 
 # Ops that refuse a zero, or a negative number, as the second operand of integers.
 _DIVISIONS = frozenset({"floor_divide", "remainder", "fmod"})
@@ -54,7 +54,7 @@ def like(op: str, input: Any, *args: Any, **named: Any) -> Shapes:
     if not isinstance(input, Handle):
         return None
     spec = input._spec
-    kind = named.get("dtype") or spec.dtype
+    kind = dtype_of(named, spec.dtype)
     if any(isinstance(value, Handle) or not fits(value, kind) for value in args):
         return None
     if op.endswith("_"):
@@ -82,7 +82,8 @@ def deviation(
     op: str, input: Any, dim: Any = None, unbiased: Any = None, keepdim: Any = False, *args: Any, **named: Any
 ) -> Shapes:
     """std and var of more than one element each; of fewer, a warning may be due."""
-    if unbiased is False or named.get("correction") not in (None, 1):
+    correction = named.get("correction")
+    if unbiased is False or isinstance(correction, Handle) or correction not in (None, 1):
         return None
     made = reduction(op, input, dim, keepdim)
     if made is None or math.prod(input._spec.shape) < 2 * math.prod(made[0][0]):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from gradwire._base.dtypes import dtype
@@ -94,6 +94,12 @@ def broadcast(shapes: Sequence[Sequence[int]]) -> Sizes | None:
                     return None
                 sizes[place] = size
     return tuple(sizes)
+
+
+def dtype_of(named: Mapping[str, Any], default: dtype) -> dtype:
+    """The dtype that a call's named arguments give."""
+    given = named.get("dtype")
+    return given if isinstance(given, dtype) else default
 
 
 def fits(value: Any, dtype: dtype) -> bool:
