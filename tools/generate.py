@@ -140,13 +140,19 @@ def numpy_names(op: AnyOp) -> dict[str, str]:
     return seconds | {name: numpy for name, numpy in (("dim", "axis"), ("keepdim", "keepdims")) if name in names}
 
 
+def kind_text(param: Param) -> str:
+    """A parameter's annotation."""
+    return ANNOTATIONS[param.kind] + (" | None" if param.optional else "")
+
+
 def parameter_text(param: Param, may_be_left_out: bool = False) -> str:
     """One parameter as Python source."""
-    optional = " | None" if param.optional else ""
+    kind = kind_text(param)
     default = "" if param.default is REQUIRED else f" = {default_text(param.default)}"
     if may_be_left_out and not default:
-        optional, default = " | None", " = None"  # the server refuses it, unless it comes under its other name
-    return f"{param.name}: {ANNOTATIONS[param.kind]}{optional}{default}"
+        kind += "" if param.optional else " | None"  # the server refuses it, unless it comes under its other name
+        default = " = None"
+    return f"{param.name}: {kind}{default}"
 
 
 def signature(op: AnyOp, method: bool, numpy: bool = True) -> str:
@@ -261,10 +267,16 @@ def defaults_text(ops: list[AnyOp]) -> Iterator[str]:
     for name, rule in shape_rules().items():
         yield f'    "{name}": "{rule}",'
     yield "}"
-    yield "# The rule of foretelling.py that gives the dtypes of an op's results, its node, and its kind of views."
+    yield "# The rule in foretelling/ that gives the dtypes of an op's results, its node, and its kind of views."
     yield "DTYPE_RULES: dict[str, tuple[str, str, str]] = {"
     for name, told in dtype_rules().items():
         yield f'    "{name}": ("{told[0]}", "{told[1]}", "{told[2]}"),'
+    yield "}"
+    yield "# The kinds of the parameters of ops that have such a rule."
+    yield "PARAMETER_KINDS: dict[str, dict[str, str]] = {"
+    for name in sorted({name if name in REGISTRY else name.removesuffix("_") for name in dtype_rules()}):
+        kinds = [f'"{param.name}": "{kind_text(param)}"' for param in REGISTRY[name].params]
+        yield f'    "{name}": {{{", ".join(kinds)}}},'
     yield "}"
 
 
@@ -296,7 +308,7 @@ def client_module() -> str:
         "",
         "_OPS.append(_sys.modules[__name__])",
         *defaults_text(ops),
-        "use_rules(SHAPE_RULES, DTYPE_RULES)",
+        "use_rules(SHAPE_RULES, DTYPE_RULES, PARAMETER_KINDS)",
         f"TORCH_NAMES = frozenset({sorted(function_names())!r})",
         "",
         "",

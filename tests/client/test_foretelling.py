@@ -4,6 +4,8 @@ The memo is empty before each call. One that does not wait must have exactly the
 refused later.
 """
 
+import contextlib
+
 import pytest
 
 import gradwire
@@ -11,6 +13,7 @@ from gradwire._base.errors import GradwireError
 from gradwire._proxy.memo import read_spec
 from gradwire._tensor import call, ops
 from gradwire._tensor.foretelling import DTYPE_RULES
+from gradwire._tensor.foretelling.kinds import PARAMETER_KINDS
 from tests.client.test_shape_rules import DTYPES as DRAWN_DTYPES
 from tests.client.test_shape_rules import LAYOUTS, REFUSALS, Drawn, arguments, described, form_of
 
@@ -29,12 +32,19 @@ def foretold(deferring, monkeypatch):
     return counted
 
 
+# Dtypes that some ops refuse, and values that some parameters refuse.
+FURTHER_DTYPES = (*DRAWN_DTYPES, gradwire.float16, gradwire.bfloat16, gradwire.complex64, gradwire.int8)
+VALUES = (None, True, 2, 0.5, 1e300, 1 + 2j, "none", (0,), [0, 1], gradwire.float64)
+
+
 def mixed(draw, value):
-    """An argument, or in its place a tensor of another dtype or layout, or a number of another type."""
+    """An argument, or in its place a tensor of another dtype or layout, a number of another type, or another value."""
     if draw.random.random() < 0.7:
         return value
+    if draw.random.random() < 0.15:
+        return draw.random.choice(VALUES)
     if isinstance(value, gradwire.Tensor):
-        dtype, layout = draw.random.choice(DRAWN_DTYPES), draw.random.choice(LAYOUTS)
+        dtype, layout = draw.random.choice(FURTHER_DTYPES), draw.random.choice(LAYOUTS)
         return draw.tensor(value.shape, dtype, layout)
     if type(value) is list and value and isinstance(value[0], gradwire.Tensor):
         return [mixed(draw, each) for each in value]
@@ -49,7 +59,9 @@ def named(draw, op, given):
     for name, default in ops.DEFAULTS.get(base, {}).items():
         if name not in parameters or name == "device" or draw.random.random() < 0.8:
             continue
-        if name == "dtype":
+        if draw.random.random() < 0.15:
+            found.append((name, draw.random.choice(VALUES)))
+        elif name == "dtype":
             found.append((name, draw.random.choice(DRAWN_DTYPES)))
         elif name == "rounding_mode":
             found.append((name, draw.random.choice(("floor", "trunc", None))))
@@ -94,13 +106,16 @@ def test_foretold_results_are_as_the_server_describes_them(deferring, foretold, 
         if number >= 40 and (told or op not in ops.DTYPE_RULES):
             break
         draw = Drawn(op, number)
+        if number >= 10 and draw.random.random() < 0.4:
+            draw.dtype = draw.random.choice(FURTHER_DTYPES)
         default_dtype(draw.random.choice((gradwire.float32, gradwire.float64)))
         with gradwire.set_grad_enabled(draw.random.random() < 0.8):
             args = arguments(draw, op, rule)
             kwargs = [] if number < 20 else named(draw, op, len(args))
-            told += check(
-                deferring, foretold, op, args if number < 10 else [mixed(draw, each) for each in args], kwargs
-            )
+            changed = args if number < 10 else [mixed(draw, each) for each in args]
+            if rule in ("getitem", "setitem") and not isinstance(changed[0], gradwire.Tensor):
+                changed[0] = args[0]  # an index is of a tensor
+            told += check(deferring, foretold, op, changed, kwargs)
     assert bool(told) is (op in ops.DTYPE_RULES)
 
 
@@ -154,6 +169,7 @@ def test_data_is_described_as_the_server_describes_it(deferring, layout):
 def test_a_call_whose_kind_was_refused_late_waits(deferring, waits, monkeypatch):
     """A foretold call that the server refuses is reported at the next wait; the next one is refused in the call."""
     monkeypatch.setitem(DTYPE_RULES, "tril", ("first", "", ""))
+    monkeypatch.setitem(PARAMETER_KINDS, "tril", {"input": "Tensor", "diagonal": "int"})
     row = gradwire.ones(3)
     row.tril()
     with pytest.raises(RuntimeError, match="at least 2 dimensions"):
@@ -179,6 +195,60 @@ def test_nothing_is_foretold_in_an_ended_session(server_address):
     session.close()
     with pytest.raises(GradwireError, match="closed"):
         held.exp()
+
+
+@pytest.mark.parametrize(
+    ("op", "args"),
+    [
+        ("softplus", (True,)),
+        ("leaky_relu", (False,)),
+        ("nan_to_num", (True,)),
+        ("max", ((0,),)),
+        ("argmax", ((0, 1),)),
+        ("add", (None,)),
+        ("minimum", (2,)),
+        ("mul", (1 + 2j,)),
+        ("linear", (2,)),
+        ("unsqueeze", (0.5,)),
+        ("clamp", ()),
+        ("clamp", (None, None)),
+        ("mm", (gradwire.ones,)),
+        ("mv", (gradwire.ones,)),
+        ("bmm", (gradwire.ones,)),
+    ],
+)
+def test_a_call_with_arguments_of_other_types_or_ranks_is_not_foretold(deferring, foretold, op, args):
+    """The server may refuse such calls, and then does so in the call."""
+    x = gradwire.ones(3)
+    with contextlib.suppress(RuntimeError, TypeError):
+        call._call(op, (x, *[x if each is gradwire.ones else each for each in args]))
+    assert op not in foretold
+    deferring.sync()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint8", "int64"])
+@pytest.mark.parametrize("value", [1e300, -1e39, 70000.0, -2.0, float("nan"), float("inf")])
+def test_a_number_beyond_a_dtype_is_refused_in_the_call(deferring, dtype, value):
+    """However the call is described: by a rule for the first time, or like an earlier one."""
+    kind = getattr(gradwire, dtype)
+    x, y = gradwire.ones(3, dtype=kind), gradwire.ones(3, dtype=kind)
+    makers = [
+        lambda n: gradwire.full((2,), n, dtype=kind),
+        lambda n: gradwire.full_like(x, n),
+        lambda n: gradwire.full_like(y.double(), n, dtype=kind),
+        lambda n: x.new_full((2,), n),
+        lambda n: x.clone().fill_(n),
+        lambda n: x.masked_fill(x > 2, n),
+        lambda n: x.clamp(min=n),
+        lambda n: x + n,
+        lambda n: x.clone().__setitem__(0, n),
+    ]
+    for make in makers:
+        for number in (value, 1.0, value):
+            deferring.memo.clear()  # a repeat with another number is not checked
+            with contextlib.suppress(RuntimeError):
+                make(number)
+            deferring.sync()
 
 
 @pytest.mark.parametrize("op", ["max", "min", "sum", "mean", "prod", "squeeze"])

@@ -11,7 +11,7 @@ import pytest
 import gradwire
 from gradwire._proxy.memo import read_spec
 from gradwire._tensor import ops
-from gradwire._tensor.call import _call
+from gradwire._tensor.call import _call, _parameters
 from gradwire._tensor.indexing import make_index
 from gradwire._tensor.shape_rules import RULES
 from gradwire.v1 import commands_pb2, service_pb2
@@ -366,6 +366,22 @@ def test_a_number_that_pad_refuses_is_refused_in_the_call(deferring):
     assert [padded(value)[0].item() for value in (1, 2)] == [1, 2]
     with pytest.raises(RuntimeError, match="overflow"):
         padded(300)
+
+
+@pytest.mark.parametrize("op", sorted(ops.SHAPE_RULES))
+def test_rules_take_any_arguments(deferring, waited, op):
+    """They neither raise nor compare tensors by value, which applies ops."""
+    rule, x = RULES[ops.SHAPE_RULES[op]], gradwire.ones(2, 3)
+    names = [name for name in _parameters(op)[0] if name != "out"][1:]
+    values = (None, True, 2, 0.5, 1j, "none", (0, 1), [x, None], [x, x], gradwire.ones(2, 3), gradwire.float64)
+    deferring.sync()
+    sent = next(deferring.ids)
+    for value in values:
+        for count in range(len(names) + 1):
+            rule(op, x, *(2,) * count, *(value,) * (len(names) - count))
+            rule(op, x, *(value,) * count)
+            rule(op, x, **dict.fromkeys(names[count:], value))
+    assert next(deferring.ids) == sent + 1
 
 
 def test_every_rule_is_used(deferring):

@@ -30,10 +30,11 @@ from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import MixedListError, Operands, write_argument
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.foretelling import DTYPE_RULES, foretell
-from gradwire._tensor.in_place import check_in_place, note_written
-from gradwire._tensor.inference import foresee, holds_anywhere, infer, is_large, learn, sketch
+from gradwire._tensor.foretelling.kinds import PARAMETER_KINDS
+from gradwire._tensor.in_place import check_in_place, note_written, writes_in_place
+from gradwire._tensor.inference import foresee, holds_anywhere, infer, is_large, learn, modelled, sketch
 from gradwire._tensor.overrides import OverriddenError, call_override
-from gradwire._tensor.shape_rules import RULES, Rule
+from gradwire._tensor.shape_rules import RULES, Rule, Shapes
 from gradwire._tensor.warnings import WARNING_OPS, warn, warning_of
 from gradwire._transport.wire import Value, make_template
 from gradwire.v1 import service_pb2, types_pb2
@@ -126,10 +127,11 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
     if entry is None or (entry.fixed and any(values[place] != value for place, value in entry.fixed)):
         call_site = (code, frame.f_lasti)
         rule = _RULES.get(op)
-        if rule is not None and not session.every_call_waits:
-            entry = infer(session.models, rule, key, op, args, kwargs, values, call_site)
+        shapes = None if rule is None or session.every_call_waits else rule(op, *args, **dict(kwargs))
+        if shapes is not None:
+            entry = infer(session.models, shapes, key, op, args, values, call_site)
             if entry is None:
-                entry = _foretold(session, rule, key, op, args, kwargs, values, call_site)
+                entry = _foretold(session, shapes, key, op, args, kwargs, values, call_site)
             if entry is not None:
                 return _inferred_call(session, entry, args, values, edges, op, result)
         first_call = _first_call if session.recorder is None or op in WARNING_OPS else _unwatched_call
@@ -281,7 +283,7 @@ def _first_call(
 ) -> Any:
     """Apply an op, wait for the answer, and store it in the memo. A recorded op whose answer is known does not wait."""
     enabled = GRAD_ENABLED.get()
-    in_place = op.endswith("_") and not op.endswith("__")
+    in_place = writes_in_place(op)
     if in_place:
         check_in_place(op, args, enabled, edges)
     sent_args, sent_kwargs = _without_defaults(op, args, kwargs)
@@ -301,7 +303,8 @@ def _first_call(
         nonlocal template, foreseen
         template = make_template(build, [*values, *ids])
         if recorder is None and rule is not None and template is not None:
-            foreseen = foresee(rule, key, op, args, kwargs, [*values, *ids], build_of)
+            shapes = rule(op, *args, **dict(kwargs))
+            foreseen = foresee(shapes, key, op, args, kwargs, [*values, *ids], build_of)
 
     # If the number of results is unknown, the server chooses their ids too.
     ids = (next(session.ids),) if not in_place and (result is None or result == "bool") else ()
@@ -361,7 +364,7 @@ def _command(op: str, args: tuple[Any, ...], kwargs: _NamedValues, values: Seque
 
 def _foretold(
     session: SessionProtocol,
-    rule: Rule,
+    shapes: Shapes,
     key: list[Any],
     op: str,
     args: tuple[Any, ...],
@@ -370,38 +373,20 @@ def _foretold(
     call_site: tuple[CodeType, int],
 ) -> MemoEntry | None:
     """The entry of a call whose kind has had no answer, if rules describe its results; None if the call must wait."""
-    if not holds_anywhere(key, op, args) or _has_number_for_tensor(op, args, kwargs):
+    if not holds_anywhere(key, op, args):
         return None
     session.raise_if_unusable()
-    shapes = rule(op, *args, **dict(kwargs))
     specs = None if is_large(shapes) else foretell(shapes, op, args, kwargs, key[1])
     if specs is None:
         return None
-    in_place = op.endswith("_") and not op.endswith("__")
-    outputs = [] if in_place else [*range(1, 1 + len(specs))]
-    foreseen = foresee(rule, key, op, args, kwargs, [*values, *outputs], partial(_command, op))
-    if foreseen is None or foreseen[1] in session.models:  # a None there: the server refused such a call
+    outputs = [] if writes_in_place(op) else [*range(1, 1 + len(specs))]
+    foreseen = foresee(shapes, key, op, args, kwargs, [*values, *outputs], partial(_command, op))
+    if foreseen is None or foreseen.key in session.models:  # a None there: the server refused such a call
         return None
-    model = Model(foreseen[1], call_site, foreseen[2], specs, _fixed_floats(op, args, kwargs))
+    fixed = _fixed_floats(op, args, kwargs)
+    model = Model(foreseen.key, call_site, foreseen.pattern, specs, fixed)
     session.remember_model(model)
-    return infer(session.models, rule, key, op, args, kwargs, values, call_site)
-
-
-@cache
-def _tensors_only(op: str) -> frozenset[str]:
-    """The parameters of an op that take nothing but tensors."""
-    ops: Any = OPS[0]
-    name = op[:-1] if op.endswith("_") and not hasattr(ops, op) else op
-    function = getattr(ops, name.replace(".", "_"), None)
-    parameters = {} if function is None else inspect.signature(function).parameters
-    return frozenset(each for each, parameter in parameters.items() if parameter.annotation == "Tensor")
-
-
-def _has_number_for_tensor(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> bool:
-    """Whether a parameter that takes a tensor has a number, which the server refuses."""
-    only = _tensors_only(op)
-    given = [*zip(_parameters(op)[0], args, strict=False), *kwargs]
-    return any(name in only and isinstance(value, (int, float, complex)) for name, value in given)
+    return modelled(model, foreseen.integers, key, op, call_site, specs, fixed)
 
 
 def _unwatched_call(*call: Any) -> Any:
@@ -424,13 +409,14 @@ def _recorded_answer(
         return known
     if recorder.must_wait:
         return None
-    entry = infer(recorder.models, rule, key, op, args, kwargs, values, call_site, op not in WARNING_OPS)
-    if entry is None and not _has_number_for_tensor(op, args, kwargs):
-        specs = foretell(rule(op, *args, **dict(kwargs)), op, args, kwargs, key[1])
-        if specs is not None:
-            in_place = op.endswith("_") and not op.endswith("__")
-            fixed = _fixed_floats(op, args, kwargs)
-            entry = MemoEntry(tuple(key), op, call_site, None, specs, fixed, in_place)
+    shapes = rule(op, *args, **dict(kwargs))
+    if shapes is None:
+        return None
+    entry = infer(recorder.models, shapes, key, op, args, values, call_site, op not in WARNING_OPS)
+    specs = None if entry is not None else foretell(shapes, op, args, kwargs, key[1])
+    if specs is not None:
+        fixed = _fixed_floats(op, args, kwargs)
+        entry = MemoEntry(tuple(key), op, call_site, None, specs, fixed, writes_in_place(op))
     return entry
 
 
@@ -519,10 +505,13 @@ def _returned_inputs(
     return tuple(places) if max(places) >= 0 else ()
 
 
-def use_rules(names: dict[str, str], dtype_rules: dict[str, tuple[str, str, str]]) -> None:
-    """Set the ops' shape rules, by name, and their dtype rules."""
+def use_rules(
+    names: dict[str, str], dtype_rules: dict[str, tuple[str, str, str]], kinds: dict[str, dict[str, str]]
+) -> None:
+    """Set the ops' shape rules, by name, their dtype rules, and their parameters' kinds."""
     _RULES.update({op: RULES[name] for op, name in names.items()})
     DTYPE_RULES.update(dtype_rules)
+    PARAMETER_KINDS.update(kinds)
 
 
 @cache

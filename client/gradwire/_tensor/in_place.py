@@ -15,6 +15,11 @@ from gradwire._proxy.transforms import TRANSFORM, check_not_captured
 from gradwire.v1 import errors_pb2, types_pb2
 
 
+def writes_in_place(op: str) -> bool:
+    """Whether an op's name is that of an in-place form: add_, but not __name__."""
+    return op.endswith("_") and not op.endswith("__")
+
+
 def check_in_place(op: str, args: tuple[Any, ...], mode: Any, edges: Sequence[Any]) -> None:
     """Raise RuntimeError unless the first argument may be changed in place in this grad mode."""
     target = args[0]

@@ -11,13 +11,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import MemoEntry, Model, Spec
 from gradwire._proxy.protocols import SessionProtocol
+from gradwire._tensor.in_place import writes_in_place
 from gradwire._tensor.indexing import Index
 from gradwire._tensor.shape_rules import Rule, Shapes, item_kinds
 from gradwire._tensor.warnings import WARNING_OPS
@@ -42,16 +43,15 @@ _NamedValues = Sequence[tuple[str, Any]]
 
 def infer(
     models: Mapping[tuple[Any, ...], Model | None],
-    rule: Rule,
+    shapes: Shapes,
     key: list[Any],
     op: str,
     args: tuple[Any, ...],
-    kwargs: _NamedValues,
     values: list[Value],
     call_site: tuple[CodeType, int],
     anywhere: bool | None = None,
 ) -> MemoEntry | None:
-    """The entry of a call whose results a model and the op's rule describe; None if the call must wait.
+    """The entry of a call whose results a model describes, with the sizes of the op's rule; None if it must wait.
 
     anywhere: whether the models are those of all call sites. None: of all, unless values decide a refusal.
     """
@@ -59,10 +59,7 @@ def infer(
     if found is None:
         return None
     model = models.get(found[0])
-    if model is None:
-        return None
-    shapes = rule(op, *args, **dict(kwargs))
-    if shapes is None or len(shapes) != len(model.specs):
+    if model is None or shapes is None or len(shapes) != len(model.specs):
         return None
     if is_large(shapes) and model.call_site != call_site:
         return None
@@ -74,26 +71,47 @@ def infer(
             return None
         fixed = tuple([(place, float(values[place])) for place, _ in fixed])
     specs = tuple([spec.of_sizes(sizes, strides) for spec, (sizes, strides) in zip(model.specs, shapes, strict=True)])
-    entry = MemoEntry(tuple(key), op, call_site, None, specs, fixed, op.endswith("_") and not op.endswith("__"))
+    return modelled(model, found[1], key, op, call_site, specs, fixed)
+
+
+def modelled(
+    model: Model,
+    integers: Sequence[int],
+    key: list[Any],
+    op: str,
+    call_site: tuple[CodeType, int],
+    specs: tuple[Spec, ...],
+    fixed: tuple[tuple[int, float], ...],
+) -> MemoEntry:
+    """The entry of a call that a model's pattern makes with these integers."""
+    entry = MemoEntry(tuple(key), op, call_site, None, specs, fixed, writes_in_place(op))
     entry.model = model
-    entry.integers = found[1]
+    entry.integers = integers
     return entry
 
 
+class Foreseen(NamedTuple):
+    """What is known of a call before its answer: the results' sizes, and its model's key, integers and pattern."""
+
+    shapes: Shapes
+    key: tuple[Any, ...]
+    integers: Sequence[int]
+    pattern: Pattern
+
+
 def foresee(
-    rule: Rule,
+    shapes: Shapes,
     key: list[Any],
     op: str,
     args: tuple[Any, ...],
     kwargs: _NamedValues,
     values: Sequence[Value],
     build: Callable[..., service_pb2.Command],
-) -> tuple[Shapes, tuple[Any, ...], Pattern] | None:
-    """What is known of a call before its answer: the results' sizes, its model's key and pattern. None without a model.
+) -> Foreseen | None:
+    """What is known of a call before its answer, from the sizes of the op's rule; None if it has no model.
 
     `build` makes the command from arguments, named arguments and values.
     """
-    shapes = rule(op, *args, **dict(kwargs))
     found = None if shapes is None else model_key(key, op, args, holds_anywhere(key, op, args))
     if found is None:
         return None
@@ -104,15 +122,14 @@ def foresee(
         return build(replaced, [(name, _with_integers(value, numbers)) for name, value in kwargs], stand_ins)
 
     pattern = make_pattern(build_with, values, len(found[1]))
-    return None if pattern is None else (shapes, found[0], pattern)
+    return None if pattern is None else Foreseen(shapes, found[0], found[1], pattern)
 
 
-def learn(
-    session: SessionProtocol, foreseen: tuple[Shapes, tuple[Any, ...], Pattern] | None, answer: MemoEntry
-) -> None:
+def learn(session: SessionProtocol, foreseen: Foreseen | None, answer: MemoEntry) -> None:
     """Store the model of a call that was answered, if the answer has the sizes that were foreseen."""
-    if foreseen is not None and foreseen[0] == _shapes_of(answer):
-        answer.model = Model(foreseen[1], (answer.code, answer.offset), foreseen[2], answer.specs, answer.fixed)
+    if foreseen is not None and foreseen.shapes == _shapes_of(answer):
+        call_site = answer.code, answer.offset
+        answer.model = Model(foreseen.key, call_site, foreseen.pattern, answer.specs, answer.fixed)
         session.remember_model(answer.model)
 
 

@@ -1,6 +1,6 @@
 """Dtype rules: which rule gives the dtype of an op's results, for clients that know no answer of the op yet.
 
-A rule is known by its name; the Python client has its code (`gradwire/_tensor/foretelling.py`). It may say that it does
+A rule is known by its name; the Python client has its code (`gradwire/_tensor/foretelling/`). It may say that it does
 not know. Only ops with a shape rule have one. `tests/client/test_foretelling.py` compares each with the server.
 """
 
@@ -45,6 +45,7 @@ _BY_NAME = {
     "clone": "first",
     "full": "filled",
     "leaky_relu": "floats",
+    **dict.fromkeys(("special.erfcx", "special.log_ndtr", "special.ndtri", "special.zeta"), "full_precision"),
 }  # fmt: skip
 # Ops that refuse what neither rule tells: ranks, floating operands, or numbers out of a range.
 _UNTOLD = {

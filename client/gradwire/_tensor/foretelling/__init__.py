@@ -14,6 +14,7 @@ from gradwire._base.dtypes import dtype, float32
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec, intern
 from gradwire._tensor.foretelling.dtypes import DTYPES
+from gradwire._tensor.foretelling.kinds import have_kinds
 from gradwire._tensor.foretelling.nodes import NODES
 from gradwire._tensor.shape_rules import Shapes
 
@@ -35,7 +36,7 @@ def foretell(
     """
     declared = DTYPE_RULES.get(op)
     recording, default = mode if type(mode) is tuple else (mode, float32)
-    if declared is None or shapes is None or type(recording) is not bool:
+    if declared is None or shapes is None or type(recording) is not bool or not have_kinds(op, args, kwargs):
         return None
     rule, node, views = declared
     specs: list[Spec] = []
@@ -46,8 +47,6 @@ def foretell(
         else:
             others.append(value)
     named = {name: value for name, value in kwargs if value is not None}
-    if any(type(value) is complex for value in (*others, *named.values())):
-        return None
     if not all(map(_is_ordinary, specs)) or any(isinstance(value, (Handle, list, tuple)) for value in named.values()):
         return None
     if any(spec.origin for spec in specs):

@@ -34,8 +34,14 @@ def _floats(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any],
     return (kind,) if all(spec.dtype is kind for spec in specs) else None
 
 
+def _full_precision(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
+    """The same, of a dtype that is no half type."""
+    kinds = _floats(specs, others, named, default)
+    return None if kinds is None or kinds[0].itemsize < 4 else kinds
+
+
 def _numbers(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
-    """The same, or tensors of one integer dtype and integers."""
+    """Tensors of one floating dtype, or of one integer dtype and integers."""
     kind = specs[0].dtype if specs else None
     if any(type(one) is bool for one in (*others, *named.values())):
         return None
@@ -115,6 +121,7 @@ def _ordered(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any]
 DTYPES: dict[str, DtypeRule] = {
     "same": _same,
     "floats": _floats,
+    "full_precision": _full_precision,
     "numbers": _numbers,
     "first": _first,
     "truth": _truth,

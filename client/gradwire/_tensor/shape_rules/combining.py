@@ -9,13 +9,17 @@ from gradwire._proxy.memo import Spec
 from gradwire._tensor.shape_rules.elementwise import along
 from gradwire._tensor.shape_rules.sizes import Shapes, broadcast, dense, dim_of, fits, is_contiguous
 
+# Ranks of the operands of ops that refuse others.
+_RANKS = {"bmm": (3, 3), "mm": (2, 2), "mv": (2, 1)}
+
 
 def matmul(op: str, input: Any, other: Any = None, *args: Any, **named: Any) -> Shapes:
     """Products of contiguous vectors, matrices and batches of matrices."""
     if not isinstance(input, Handle) or not isinstance(other, Handle) or args or named:
         return None
     one, two = input._spec, other._spec
-    if not _is_matrix(one) or not _is_matrix(two):
+    ranks = len(one.shape), len(two.shape)
+    if not _is_matrix(one) or not _is_matrix(two) or _RANKS.get(op, ranks) != ranks:
         return None
     if one.shape[-1] != two.shape[max(len(two.shape) - 2, 0)] or 0 in one.shape or 0 in two.shape:
         return None
@@ -41,7 +45,9 @@ def linear(op: str, input: Any, weight: Any = None, bias: Any = None, *args: Any
     shape, rows = input._spec.shape, weight._spec.shape
     if not shape or len(rows) != 2 or shape[-1] != rows[1] or 0 in shape or 0 in rows:
         return None
-    if input._spec.strides or weight._spec.strides or (bias is not None and bias._spec.shape != rows[:1]):
+    if input._spec.strides or weight._spec.strides:
+        return None
+    if bias is not None and (not isinstance(bias, Handle) or bias._spec.shape != rows[:1]):
         return None
     return dense((*shape[:-1], rows[0]))
 
@@ -121,11 +127,13 @@ def repeat(op: str, input: Any, repeats: Any = None, *args: Any, **named: Any) -
 
 def pad(op: str, input: Any, pad: Any = None, mode: Any = "constant", *args: Any, **named: Any) -> Shapes:
     """pad with a constant."""
-    if not isinstance(input, Handle) or mode != "constant" or not isinstance(pad, (list, tuple)) or len(pad) % 2:
+    if not isinstance(input, Handle) or not isinstance(pad, (list, tuple)) or len(pad) % 2:
+        return None
+    if type(mode) is not str or mode != "constant":
         return None
     spec = input._spec
     sizes = list(spec.shape)
-    if not all(fits(value, spec) for value in (*args, *named.values()) if type(value) is int):
+    if not all(fits(value, spec.dtype) for value in (*args, *named.values())):
         return None
     if len(pad) > 2 * len(sizes) or spec.strides or 0 in sizes or not all(type(n) is int and n >= 0 for n in pad):
         return None

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradwire._base.dtypes import float32
 from gradwire._proxy.handle import Handle
-from gradwire._tensor.shape_rules.sizes import Shapes, dense, fits
+from gradwire._tensor.shape_rules.sizes import Shapes, dense, dtype_of, fits
 
 
 def creation(op: str, size: Any = None, *args: Any, **named: Any) -> Shapes:
     """zeros(size) and its relatives; full's number must fit the result."""
-    if any(type(value) is int for value in args) and named.get("dtype") is not None:
+    chosen = named.get("dtype") is not None
+    if any(chosen if type(value) is int else not fits(value, dtype_of(named, float32)) for value in args):
         return None
     return _of_size(size)
 
 
 def creation_like(op: str, input: Any, size: Any = None, *args: Any, **named: Any) -> Shapes:
     """new_zeros(size) and its relatives."""
-    if not isinstance(input, Handle) or not all(fits(value, input._spec) for value in args if type(value) is int):
+    if not isinstance(input, Handle):
         return None
-    return creation(op, size, **named)
+    kind = dtype_of(named, input._spec.dtype)
+    return _of_size(size) if all(fits(value, kind) for value in args) else None
 
 
 def _of_size(size: Any) -> Shapes:

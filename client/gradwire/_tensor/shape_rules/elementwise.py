@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradwire._proxy.handle import Handle
-from gradwire._tensor.shape_rules.sizes import Shapes, Sizes, broadcast, dense, dim_of, fits, is_row_major
+from gradwire._tensor.shape_rules.sizes import Shapes, Sizes, broadcast, dense, dim_of, dtype_of, fits, is_row_major
 
 # Ops that refuse a zero, or a negative number, as the second operand of integers.
 _DIVISIONS = frozenset({"floor_divide", "remainder", "fmod"})
@@ -22,12 +22,12 @@ def pointwise(op: str, *args: Any, **named: Any) -> Shapes:
         return None
     specs = [tensor._spec for tensor in tensors]
     name = op.removesuffix("_")
+    if name == "clamp" and all(value is None for value in values[1:]):
+        return None  # refused: it needs a bound
     for value in values:
-        if type(value) is int and not (
-            all(fits(value, spec) for spec in specs)
-            and (value or name not in _DIVISIONS)
-            and (value >= 0 or name not in _NONNEGATIVE)
-        ):
+        if not all(fits(value, spec.dtype) for spec in specs):
+            return None
+        if type(value) is int and ((not value and name in _DIVISIONS) or (value < 0 and name in _NONNEGATIVE)):
             return None
     sizes = specs[0].shape if len(specs) == 1 else broadcast([spec.shape for spec in specs])
     if sizes is None:
@@ -54,9 +54,9 @@ def like(op: str, input: Any, *args: Any, **named: Any) -> Shapes:
     if not isinstance(input, Handle):
         return None
     spec = input._spec
-    for value in args:
-        if isinstance(value, Handle) or (type(value) is int and not fits(value, spec)):
-            return None
+    kind = dtype_of(named, spec.dtype)
+    if any(isinstance(value, Handle) or not fits(value, kind) for value in args):
+        return None
     if op.endswith("_"):
         return written((input,), spec.shape)
     return dense(spec.shape) if not spec.strides else None
@@ -82,7 +82,8 @@ def deviation(
     op: str, input: Any, dim: Any = None, unbiased: Any = None, keepdim: Any = False, *args: Any, **named: Any
 ) -> Shapes:
     """std and var of more than one element each; of fewer, a warning may be due."""
-    if unbiased is False or named.get("correction") not in (None, 1):
+    correction = named.get("correction")
+    if unbiased is False or isinstance(correction, Handle) or correction not in (None, 1):
         return None
     made = reduction(op, input, dim, keepdim)
     if made is None or math.prod(input._spec.shape) < 2 * math.prod(made[0][0]):
@@ -106,7 +107,9 @@ def _reduced(shape: Sequence[int], dim: Any, keepdim: bool) -> Sizes | None:
 
 def extremum(op: str, input: Any, dim: Any = None, keepdim: Any = False, *args: Any, **named: Any) -> Shapes:
     """max, min and median: one result, or values and indices along a dimension."""
-    if isinstance(dim, Handle) or any(isinstance(value, Handle) for value in named.values()):
+    if isinstance(dim, (Handle, list, tuple)) or any(isinstance(value, Handle) for value in named.values()):
+        return None
+    if dim is None and keepdim:
         return None
     made = reduction(op, input, dim, keepdim)
     return made if made is None or dim is None else made * 2

@@ -29,6 +29,8 @@ def layer_norm(
     if not isinstance(input, Handle) or not isinstance(normalized_shape, (list, tuple)) or not normalized_shape:
         return None
     sizes, shape = tuple(normalized_shape), tuple(input._spec.shape)
+    if not all(type(size) is int for size in sizes):
+        return None
     if 0 in shape or shape[len(shape) - len(sizes) :] != sizes or len(shape) < len(sizes) or input._spec.strides:
         return None
     for each in (weight, bias):
@@ -38,7 +40,7 @@ def layer_norm(
 
 
 def _is_reduced(reduction: Any, old: tuple[Any, ...]) -> bool:
-    return reduction in ("mean", "sum") and all(each is None for each in old)
+    return type(reduction) is str and reduction in ("mean", "sum") and all(each is None for each in old)
 
 
 def elementwise_loss(
@@ -76,7 +78,9 @@ def class_loss(
     **named: Any,
 ) -> Shapes:
     """cross_entropy and nll_loss of rows, with a class for each, a mean or a sum; without weights."""
-    if not isinstance(input, Handle) or not isinstance(target, Handle) or ignore_index != -100:
+    if not isinstance(input, Handle) or not isinstance(target, Handle):
+        return None
+    if type(ignore_index) is not int or ignore_index != -100:
         return None
     shape, classes = input._spec.shape, target._spec
     if len(shape) != 2 or 0 in shape or classes.dtype.name != "int64" or tuple(classes.shape) != shape[:1]:

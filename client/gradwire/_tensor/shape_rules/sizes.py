@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from gradwire._base.dtypes import dtype
 from gradwire._proxy.memo import Spec
 
 Sizes: TypeAlias = tuple[int, ...]
@@ -24,6 +25,9 @@ _RANGES = {
     "uint8": range(1 << 8),
     "bool": _INT64,
 }
+# A magnitude that all floating dtypes hold, and the largest that some hold.
+_MOST_HALF = 1 << 15
+_LARGEST = {"float32": 3.38e38, "bfloat16": 3.38e38, "complex64": 3.38e38, "float64": math.inf, "complex128": math.inf}
 
 
 def dense_strides(sizes: Sizes) -> Sizes:
@@ -92,9 +96,24 @@ def broadcast(shapes: Sequence[Sequence[int]]) -> Sizes | None:
     return tuple(sizes)
 
 
-def fits(value: int, spec: Spec) -> bool:
-    """Whether no op refuses an integer as an operand of a tensor, for lack of range in the tensor's dtype."""
-    dtype = spec.dtype
+def dtype_of(named: Mapping[str, Any], default: dtype) -> dtype:
+    """The dtype that a call's named arguments give."""
+    given = named.get("dtype")
+    return given if isinstance(given, dtype) else default
+
+
+def fits(value: Any, dtype: dtype) -> bool:
+    """Whether no op refuses a value as an operand of a tensor, for lack of range in the tensor's dtype.
+
+    It says so of values that are no numbers, too.
+    """
+    if type(value) is int:
+        if dtype.is_floating_point or dtype.is_complex:
+            return abs(value) <= _MOST_HALF
+        return value in _RANGES.get(dtype.name, ())
+    if type(value) is not float or dtype.name == "bool":
+        return True
     if dtype.is_floating_point or dtype.is_complex:
-        return -(1 << 15) <= value <= 1 << 15  # float16 holds them
-    return value in _RANGES.get(dtype.name, ())
+        return not math.isfinite(value) or abs(value) <= _LARGEST.get(dtype.name, _MOST_HALF)
+    held = _RANGES.get(dtype.name)
+    return held is not None and held[0] <= value <= held[-1]

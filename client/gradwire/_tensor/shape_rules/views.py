@@ -94,7 +94,7 @@ def setitem(op: str, input: Any, index: Any = None, value: Any = None, *args: An
         if own and (tuple(value._spec.shape), value._spec.strides) == view_of(*shown):
             return written((input,), input._spec.shape)
         return written((input, value), input._spec.shape)
-    if type(value) is int and not fits(value, input._spec):
+    if not fits(value, input._spec.dtype):
         return None
     return written((input,), input._spec.shape)
 
@@ -172,7 +172,7 @@ def expand(op: str, input: Any, size: Any = None, *args: Any, **named: Any) -> S
     sizes = list(size) if isinstance(size, (list, tuple)) else [size]
     shape, strides = input._spec.shape, strides_of(input._spec)
     new = len(sizes) - len(shape)
-    if new < 0:
+    if new < 0 or not all(type(one) is int for one in sizes):
         return None
     steps = [0] * len(sizes)
     for place in reversed(range(len(sizes))):
@@ -180,7 +180,7 @@ def expand(op: str, input: Any, size: Any = None, *args: Any, **named: Any) -> S
         if sizes[place] == -1 and place >= new:
             sizes[place] = have
         wanted = sizes[place]
-        if type(wanted) is not int or wanted <= 0 or (wanted != have and have != 1):
+        if wanted <= 0 or (wanted != have and have != 1):
             return None
         if wanted == have:
             dense = sizes[place + 1] * steps[place + 1] if place + 1 < len(sizes) else 1

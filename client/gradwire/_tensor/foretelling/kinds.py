@@ -1,0 +1,56 @@
+"""Kinds of arguments: whether each value is of a type that its parameter takes. The server refuses others.
+
+The engine's registry declares the kinds; the generated module of the ops has them, as annotations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradwire._base.dtypes import device, dtype
+from gradwire._proxy.handle import Handle
+from gradwire._tensor.indexing import Index
+
+#: The kinds of an op's parameters by name, positional ones first; filled when the ops' module is imported.
+PARAMETER_KINDS: dict[str, dict[str, str]] = {}
+
+
+def _of(*types: type[Any]) -> Callable[[Any], bool]:
+    """Whether a value has one of the types, and not merely a derived one: a bool is no int."""
+    return lambda value: type(value) in types
+
+
+def _lists(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, (list, tuple)) and all(map(holds, value))
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Handle)
+
+
+# A kind is one of these, or several of them. Complex numbers are left out: some ops refuse them.
+_CHECKS: dict[str, Callable[[Any], bool]] = {
+    "Tensor": _is_tensor,
+    "Sequence[Tensor]": _lists(_is_tensor),
+    "Number": _of(int, float, bool),
+    "float": _of(int, float),
+    "Sequence[float]": _lists(_of(int, float)),
+    "int": _of(int),
+    "Sequence[int]": _lists(_of(int)),
+    "bool": _of(bool),
+    "str": _of(str),
+    "dtype": _of(dtype),
+    "device": _of(device),
+    "Index": _of(Index),
+    "None": _of(type(None)),
+}
+
+
+def have_kinds(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]]) -> bool:
+    """Whether all arguments of a call are of their parameters' kinds."""
+    kinds = PARAMETER_KINDS.get(op) or PARAMETER_KINDS[op.removesuffix("_")]
+    if len(args) > len(kinds):
+        return False
+    given = [*zip(kinds, args, strict=False), *kwargs]
+    return all(any(_CHECKS[kind](value) for kind in kinds.get(name, "").split(" | ") if kind) for name, value in given)
