@@ -30,6 +30,7 @@ from gradwire_server.app.gateway_setup import (
 from gradwire_server.app.settings import Settings
 from gradwire_server.common import blas
 from gradwire_server.common.addresses import address_of, is_loopback, parsed_address
+from gradwire_server.common.process_end import end_process
 
 if TYPE_CHECKING:
     from gradwire_server.app.gateway_process import GatewayProcess
@@ -113,9 +114,9 @@ def serve(context: click.Context, /, config: str, **values: Any) -> None:
         raise click.ClickException(str(error)) from None
     if lost:
         log.error("%d sessions are lost: they were to be stored and could not be", lost)
-    _bound_exit(_LOST if lost else 0)
-    if lost:
-        context.exit(_LOST)
+    status = _LOST if lost else 0
+    _bound_exit(status)
+    end_process(status)
 
 
 def _settings(context: click.Context, config: str, values: dict[str, Any]) -> tuple[dict[str, Any], Settings]:

@@ -28,6 +28,7 @@ from gradwire_server.common.allocator import give_back
 from gradwire_server.common.errors import Refusal, extend
 from gradwire_server.common.limits import cap_process
 from gradwire_server.common.logging import configure
+from gradwire_server.common.process_end import end_process
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import PendingCall
 from gradwire_server.storage.checkpointer import Checkpointer
@@ -316,3 +317,4 @@ def _known(by_ticket: dict[int, T], ticket: int) -> T:
 
 if __name__ == "__main__":
     main(sys.argv[1:])
+    end_process()

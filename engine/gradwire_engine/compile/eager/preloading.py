@@ -7,6 +7,7 @@ many bytes as an op needs to use them (`WORTH`). An op that comes earlier waits 
 
 from __future__ import annotations
 
+import atexit
 import logging
 import threading
 from concurrent.futures import Future, wait
@@ -42,6 +43,7 @@ class Preloader:
             return
         compiler, products = Future[None](), Future[None]()
         self._waited += compiler, products
+        atexit.register(self.wait)  # native libraries destroy at the end what the thread still uses
         thread = threading.Thread(target=self._load, args=(compiler, products), name="gradwire-preload", daemon=True)
         thread.start()
 
