@@ -145,6 +145,16 @@ def test_a_taken_port_is_told() -> None:
     assert "Traceback" not in ended.stderr
 
 
+@pytest.mark.parametrize("name", ["state-dir", "snapshot-dir", "files-dir"])
+def test_a_directory_that_cannot_be_written_is_refused_by_its_option_at_the_start(name: str, tmp_path: Path) -> None:
+    taken = tmp_path / "file"
+    taken.write_bytes(b"")
+    line = [*SERVE, "--workers=0", f"--state-dir={tmp_path}/state", f"--{name}={taken}"]
+    ended = subprocess.run(line, capture_output=True, text=True, check=False, timeout=WAIT)
+    assert ended.returncode == 2
+    assert f"--{name}: {taken} cannot be written: File exists" in ended.stderr
+
+
 def test_blas_is_set_up_also_where_numpy_was_loaded_before() -> None:
     arguments = [*ALONE, "--blas-threads=1"]
     code = f"import numpy; from gradwire_server.app.cli import serve; serve({arguments})"

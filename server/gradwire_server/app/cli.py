@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 from collections.abc import Sequence
 from datetime import datetime, timedelta, timezone
@@ -152,11 +153,25 @@ def check_arguments(arguments: Sequence[str]) -> None:
 
 
 def _check(settings: Settings) -> None:
-    """Check that ports are protected, and what serves browsers is installed. Raises UsageError."""
+    """Check ports, directories, and that what serves browsers is installed. Raises UsageError."""
     if not is_loopback(settings.host):
         _check_bind(settings)
     if settings.web:
         _check_web(settings)
+    for name in ("state_dir", "snapshot_dir", "files_dir"):
+        if folder := getattr(settings, name):
+            _check_written(flag(name), Path(folder))
+
+
+def _check_written(option: str, folder: Path) -> None:
+    """Check now that a directory can be written, which is created if there is none. Raises UsageError."""
+    from gradwire_server.storage.snapshot_files import make_folder
+
+    try:
+        make_folder(folder)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise click.UsageError(f"{option}: {folder} cannot be written: {error.strerror or error}") from None
 
 
 def _bound_exit(status: int) -> None:
