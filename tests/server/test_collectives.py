@@ -627,3 +627,48 @@ def test_a_killed_worker_tells_the_ranks_of_others(ranks_server: Running) -> Non
             assert reason == "GROUP_BROKEN" and "was ended by signal 9" in message
     for rank in left:
         rank.end()
+
+
+@pytest.mark.parametrize("turn", range(4))
+def test_a_worker_killed_amid_reductions_of_mapped_tensors_leaves_the_other_ranks_whole(
+    ranks_server: Running, turn: int
+) -> None:
+    """The survivor has read memory that the killed worker shared. It hears why, and its session goes on."""
+    if not ranks_server.workers:
+        pytest.skip("the worker is a thread")
+    entries = ranks_server.backend.registry.entries
+    ranks = [Rank(ranks_server, 0, 2, group=f"killed {turn}")]
+    homes = [entries[ranks[0].session].worker]
+
+    def opened_elsewhere() -> bool:
+        """Whether there is a session of another worker, which may have to start again first."""
+        other = Rank(ranks_server, 1, 2, group=f"killed {turn}")
+        homes[1:] = [entries[other.session].worker]
+        if homes[1] is homes[0]:
+            other.end()
+            return False
+        ranks.append(other)
+        return True
+
+    until(opened_elsewhere)
+    together(ranks, Rank.join)
+    numbers = together(ranks, lambda rank: rank.ones(1 << 22))  # 16 MiB, which move at the second reduction
+    reduced: list[int] = []
+
+    def reduce(rank: Rank) -> None:
+        rank.ask("ALL_REDUCE", op="REDUCE_OP_SUM", inputs=[numbers[rank.rank]])
+        reduced.append(rank.rank)
+
+    for _ in range(3):
+        together(ranks, reduce)
+    with ThreadPoolExecutor(2) as pool:
+        lost = pool.submit(lambda: [reduce(ranks[1]) for _ in range(1000)])
+        left = pool.submit(refused, lambda: [reduce(ranks[0]) for _ in range(1000)])
+        until(lambda: len(reduced) > 6 + 2 * turn)
+        time.sleep(0.003 * turn)  # to hit another part of a reduction
+        os.kill(homes[1]._process.pid, signal.SIGKILL)
+        reason, message = left.result(SECONDS)
+        assert lost.exception(SECONDS) is not None
+    assert reason == "GROUP_BROKEN" and ("was ended by signal 9" in message or "No such process" in message)
+    assert ranks[0].read(ranks[0].make(np.arange(3.0))).tolist() == [0, 1, 2]
+    ranks[0].end()
