@@ -210,6 +210,7 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names.spl
 _WIRED = {
     "attribute": "_paths.modules",
     "backward": "_functions.backward",
+    "call_node": "autograd._node_calls",
     "compressed": "sparse._compressed",
     "legacy_tensor": "_functions.create",
     "lies_in": "_functions.legacy",
