@@ -170,7 +170,7 @@ _NAMES = {
         "quantize_per_tensor_dynamic quantized_batch_norm quantized_max_pool1d quantized_max_pool2d"
     ),
     "_functions.matrix_factors": (
-        "cholesky frobenius_norm lu lu_solve lu_unpack norm_except_dim nuclear_norm orgqr ormqr pca_lowrank "
+        "cholesky frobenius_norm lobpcg lu lu_solve lu_unpack norm_except_dim nuclear_norm orgqr ormqr pca_lowrank "
         "svd_lowrank triangular_solve"
     ),
     "_functions.functions": (

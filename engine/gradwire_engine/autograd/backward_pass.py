@@ -577,8 +577,10 @@ class BackwardPass:
             add.in_place((held, gradient, 1))
         elif self.tensors:
             # A new tensor: the same gradient may go to several tensors, and may belong to the user.
-            own = copied if tensor.node is None else clone
-            tensor.grad = own(gradient) if held is None else held + gradient
+            if held is not None:
+                tensor.grad = held + gradient
+            else:
+                tensor.grad = copied(None, gradient) if tensor.node is None else clone(gradient)
         elif held is None:
             tensor.grad = gradient if type(gradient) is Tensor else Tensor(gradient)
         elif tensor.node is not None or not is_writable(held.array):
