@@ -460,3 +460,27 @@ def the_first_gradient_of_a_leaf_is_a_copy_into_new_memory(torch):
     x = leaf(torch)
     (x * x).sum().backward(create_graph=True)
     return _described(x.grad.grad_fn)[0], [each is None for each, _ in x.grad.grad_fn.next_functions]
+
+
+def hooks_of_a_functions_node_get_none_for_what_is_no_tensor(torch):
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor, y):
+            ctx.factor = factor
+            return factor * x * 2, factor, factor * y * 2
+
+        @staticmethod
+        def backward(ctx, first, nothing, second):
+            return ctx.factor * first * 2, None, ctx.factor * second * 2
+
+    x, y, seen = leaf(torch), leaf(torch), []
+
+    def before(gradients):
+        seen.append([each is None for each in gradients])
+        return gradients[0] * 2, None, gradients[2] * 3
+
+    one, _, two = Doubled.apply(x, 3, y)
+    one.grad_fn.register_prehook(before)
+    one.grad_fn.register_hook(lambda inputs, outputs: seen.append([each is None for each in outputs]))
+    (one + two).sum().backward()
+    return seen, x.grad, y.grad

@@ -256,7 +256,8 @@ class BackwardPass:
                 )
         outputs = node.outputs or (True,)
         gradients += [None] * (len(outputs) - len(gradients))
-        places = [place for place, output in enumerate(outputs) if output is not None]
+        everything = type(node) is FunctionNode  # as in PyTorch, hooks get None for what is no tensor
+        places = [place for place, output in enumerate(outputs) if everything or output is not None]
         for callback in tuple(hooks.before):
             yield from self._replace(CallbackKind.BEFORE, callback, gradients, places)
         results = yield from self._results(node, hooks, gradients)
