@@ -7,7 +7,7 @@ import (
 )
 
 // OpsHash is ListOpsResponse.hash of the ops below.
-const OpsHash = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5"
+const OpsHash = "62effd2b53e3fe3e70fb3a8df785aebddf79d449f88df7d4a6c5e3389710e84d"
 
 // Adjoint2D: Transpose and conjugate a matrix (torch.Tensor.H).
 func (t *Tensor) Adjoint2D() *Tensor {
@@ -5119,6 +5119,54 @@ func (t *Tensor) UniqueConsecutiveInverseCounts(options ...UniqueConsecutiveInve
 	}
 	made := c.Several(3)
 	return made[0], made[1], made[2]
+}
+
+// UnsafeChunkOptions are what UnsafeChunk can do without.
+type UnsafeChunkOptions struct {
+	Dim int // default 0
+}
+
+// UnsafeChunk: Like chunk, as unsafe_split does (torch.unsafe_chunk).
+func (t *Tensor) UnsafeChunk(ctx context.Context, chunks int, options ...UnsafeChunkOptions) ([]*Tensor, error) {
+	c := NewCall(nil, "unsafe_chunk").Tensor("", t).Integer("", chunks)
+	for _, o := range options {
+		if o.Dim != 0 {
+			c.Integer("dim", o.Dim)
+		}
+	}
+	return c.List(ctx)
+}
+
+// UnsafeSplitOptions are what UnsafeSplit can do without.
+type UnsafeSplitOptions struct {
+	Dim int // default 0
+}
+
+// UnsafeSplit: Like split, but the parts may be changed in place, each with its own version (torch.unsafe_split).
+func (t *Tensor) UnsafeSplit(ctx context.Context, splitSize []int, options ...UnsafeSplitOptions) ([]*Tensor, error) {
+	c := NewCall(nil, "unsafe_split").Tensor("", t).Integers("", splitSize)
+	for _, o := range options {
+		if o.Dim != 0 {
+			c.Integer("dim", o.Dim)
+		}
+	}
+	return c.List(ctx)
+}
+
+// UnsafeSplitWithSizesOptions are what UnsafeSplitWithSizes can do without.
+type UnsafeSplitWithSizesOptions struct {
+	Dim int // default 0
+}
+
+// UnsafeSplitWithSizes: Like split_with_sizes, as unsafe_split does (torch.unsafe_split_with_sizes).
+func (t *Tensor) UnsafeSplitWithSizes(ctx context.Context, splitSizes []int, options ...UnsafeSplitWithSizesOptions) ([]*Tensor, error) {
+	c := NewCall(nil, "unsafe_split_with_sizes").Tensor("", t).Integers("", splitSizes)
+	for _, o := range options {
+		if o.Dim != 0 {
+			c.Integer("dim", o.Dim)
+		}
+	}
+	return c.List(ctx)
 }
 
 // Unsqueeze: Insert a dimension of size 1 at `dim` (torch.unsqueeze).

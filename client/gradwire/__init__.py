@@ -170,7 +170,7 @@ _NAMES = {
         "quantize_per_tensor_dynamic quantized_batch_norm quantized_max_pool1d quantized_max_pool2d"
     ),
     "_functions.matrix_factors": (
-        "cholesky frobenius_norm lu lu_solve lu_unpack norm_except_dim nuclear_norm orgqr ormqr pca_lowrank "
+        "cholesky frobenius_norm lobpcg lu lu_solve lu_unpack norm_except_dim nuclear_norm orgqr ormqr pca_lowrank "
         "svd_lowrank triangular_solve"
     ),
     "_functions.functions": (
@@ -210,12 +210,14 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names.spl
 _WIRED = {
     "attribute": "_paths.modules",
     "backward": "_functions.backward",
+    "call_node": "autograd._node_calls",
     "compressed": "sparse._compressed",
     "legacy_tensor": "_functions.create",
     "lies_in": "_functions.legacy",
     "make_tensor": "_functions.create",
     "map_anything": "func._vmap",
     "namespace": "array_api._info",
+    "record_function": "profiler",
     "reduce_tensor": "_functions.pickled",
     "sparse_bsc": "_functions.legacy",
     "sparse_bsr": "_functions.legacy",

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from gradwire._base.refused import refusal, refused
+from gradwire._base.wiring import wired
 from gradwire.autograd.function import Function
 from gradwire.nn._functional import aten
 
@@ -35,7 +36,12 @@ __all__ = [
 
 _COMPILED = "an extension's compiled op runs in no server; write it as an autograd.Function, or with torch.library"
 # Functions of ops by "namespace::name".
-_implementations: dict[str, Callable[..., Any]] = {"torchvision::_cuda_version": lambda: -1}
+_implementations: dict[str, Callable[..., Any]] = {
+    "torchvision::_cuda_version": lambda: -1,
+    "profiler::_record_function_enter": lambda name, args=None: wired("record_function")(name, args).__enter__(),
+    "profiler::_record_function_enter_new": lambda name, args=None: wired("record_function")(name, args).__enter__(),
+    "profiler::_record_function_exit": lambda handle: handle.__exit__(None, None, None),
+}
 _derivatives: dict[str, type[Function]] = {}
 
 infer_schema = refused("library.infer_schema", "schemas are not checked here")
@@ -182,8 +188,11 @@ def _of_torch(name: str) -> Callable[..., Any] | None:
     return found if callable(found) else None
 
 
-class _Op:
-    """An op of `torch.ops`, whatever its overload: `torch.ops.namespace.name.default`."""
+class OpOverloadPacket:
+    """An op of `torch.ops`: `torch.ops.namespace.name`. Its attributes are its overloads, which all compute the same.
+
+    One that is called without an overload computes, too.
+    """
 
     def __init__(self, name: str) -> None:
         self._qualname = name
@@ -192,13 +201,44 @@ class _Op:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _run(self._qualname, args, kwargs)
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> OpOverload:
         if name.startswith("_"):
             raise AttributeError(name)
-        return self
+        made = OpOverload(self._qualname, name, self)
+        setattr(self, name, made)
+        return made
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __str__(self) -> str:
+        return self._qualname.replace("::", ".")
 
     def __repr__(self) -> str:
-        return f"<op {self._qualname}>"
+        return f"<OpOverloadPacket(op='{self}')>"
+
+
+class OpOverload(OpOverloadPacket):
+    """One overload of an op: `torch.ops.namespace.name.default`."""
+
+    def __init__(self, name: str, overload: str, packet: OpOverloadPacket) -> None:
+        super().__init__(name)
+        self._overloadname, self.overloadpacket = overload, packet
+        self.__name__ = f"{self.__name__}.{overload}"
+
+    def name(self) -> str:
+        """The name in ATen's form: "aten::sin", "aten::mul.Tensor"."""
+        return self._qualname if self._overloadname == "default" else f"{self._qualname}.{self._overloadname}"
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}.{self._overloadname}"
+
+    def __repr__(self) -> str:
+        namespace, _, name = str(self).partition(".")
+        return f"<OpOverload(op='{namespace}.{name.partition('.')[0]}', overload='{self._overloadname}')>"
 
 
 class _Namespace:
@@ -210,7 +250,9 @@ class _Namespace:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Op(f"{self._name}::{name}")
+        made = OpOverloadPacket(f"{self._name}::{name}")
+        setattr(self, name, made)
+        return made
 
 
 class _Ops:
@@ -222,7 +264,9 @@ class _Ops:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return _Namespace(name)
+        made = _Namespace(name)
+        setattr(self, name, made)
+        return made
 
     def load_library(self, path: str) -> None:
         """Note a library of compiled ops. Its ops are refused by name when they are called: they run in no server."""

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 import pytest
 
+import gradwire
 from tests.client.oracle import agree, refuse
 
 RNG = np.random.default_rng(0)  # conftest.py seeds it anew for each test
@@ -219,7 +220,32 @@ def test_approximate_decompositions_are_pytorchs_by_the_same_numbers(shape):
     agree(told)
 
 
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("shape", [(6, 6), (2, 9, 9)])
+def test_extreme_eigenpairs_are_pytorchs(shape, largest):
+    given = RNG.standard_normal(shape)
+    weight = RNG.standard_normal(shape)
+    start = RNG.standard_normal((*shape[:-1], 2))
+
+    def told(t):
+        x = t.tensor(given)
+        x = (x @ x.mT).requires_grad_()
+        b = t.tensor(weight)
+        b = b @ b.mT + 9 * t.eye(shape[-1], dtype=t.float64)
+        values, vectors = t.lobpcg(x, 2, X=t.tensor(start), largest=largest, niter=400, tol=1e-9)
+        projections = vectors @ vectors.mT  # signs of vectors are any
+        slope = t.autograd.grad((values.sin().sum() + (projections * t.tensor(weight)).sum()), x)[0]
+        others = t.lobpcg(x.detach(), 1, b, X=t.tensor(start)[..., :1], largest=largest, niter=400, tol=1e-9)
+        return values, projections, slope, others[0], others[1] @ others[1].mT
+
+    for found, expected in zip(told(gradwire), told(torch), strict=True):
+        np.testing.assert_allclose(found.detach().numpy(), expected.detach().numpy(), 1e-4, 1e-5)
+
+
 REFUSALS = [
+    (lambda t: t.lobpcg(t.eye(5), 2), ValueError, "is smaller than 3 x the number of requested eigenpairs"),
+    (lambda t: t.lobpcg(t.ones(6, 5), 1), AssertionError, "A must be square"),
+    (lambda t: t.lobpcg(t.eye(6), 1, t.eye(5)), AssertionError, "A and B must have same shape"),
     (lambda t: t.histogram(t.ones(2).long(), 2), NotImplementedError, "not implemented for 'Long'"),
     (lambda t: t.histogram(t.tensor([1.0, float("nan")]), 2), RuntimeError, "is not finite"),
     (lambda t: t.histogram(t.ones(2), 2, range=(1.0, 0.0)), RuntimeError, "min should not exceed max"),

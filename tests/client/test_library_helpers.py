@@ -183,3 +183,58 @@ def test_lists_of_other_lengths_are_refused_before_anything_changes():
     with pytest.raises(RuntimeError, match="got 2 and 1"):
         gradwire._foreach_add_([x, x], [x])
     assert x.tolist() == [0, 0]
+
+
+def test_an_op_has_overloads_as_objects():
+    def told(t):
+        op = t.ops.aten.sin
+        names = [str(op), repr(op), str(op.default), repr(op.default), op.__name__, op.default.__name__]
+        same = op.default is t.ops.aten.sin.default, op.default.overloadpacket is op, op.default == op
+        return names, same, t.ops.aten.mul.Tensor.name(), op.default.name(), op.default(t.ones(2))
+
+    agree(told)
+
+
+def test_a_list_of_a_selective_checkpoint_has_overloads():
+    def contexts(t, given):
+        from_path = t.utils.checkpoint.create_selective_checkpoint_contexts
+        return from_path(given)
+
+    refuse(lambda t: contexts(t, [2]), ValueError, "Expected op in `op_list` to be an OpOverload")
+    refuse(lambda t: contexts(t, [t.ops.aten.sin]), ValueError, "update the OpOverloadPacket to a specific OpOverload")
+    refuse(lambda t: contexts(t, 2), TypeError, "either a function or a list of ops")
+    with pytest.warns(UserWarning, match="the policy is not called"):
+        contexts(gradwire, [gradwire.ops.aten.sin.default])
+
+
+@pytest.mark.parametrize("inverse", [True, False])
+def test_inner_functions_of_unique(inverse):
+    def told(t):
+        x = t.tensor([3.0, 1.0, 3.0, 2.0])
+        return *t._unique(x, return_inverse=inverse), *t._unique2(x, True, inverse, True), *t._VF.unique_dim(x, 0)
+
+    agree(told)
+
+
+def test_resize_is_a_function_of_autograd():
+    def told(t):
+        import importlib
+
+        resize = importlib.import_module(f"{t.__name__}.autograd._functions").Resize
+        x = t.arange(6.0, requires_grad=True)
+        y = resize.apply(x.clone(), (2, 3))
+        (y * y).sum().backward()
+        return y.detach(), x.grad
+
+    agree(told)
+
+
+def test_ops_of_the_profiler_mark_a_range():
+    def told(t):
+        with t.autograd.profiler.profile() as profile:
+            handle = t.ops.profiler._record_function_enter("a range", None)
+            t.ones(3) * 2
+            t.ops.profiler._record_function_exit(handle)
+        return [event.count for event in profile.function_events if event.name == "a range"]
+
+    agree(told)

@@ -289,7 +289,7 @@ def _split(d: Draw) -> Any:
     return d.pick(a(x, d.int(1, 3), dim), a(x, [cut, size - cut], dim=dim), a(x, d.int(1, 3)), a(x, [1, size], dim))
 
 
-@calls("split_with_sizes")
+@calls("split_with_sizes", "unsafe_split_with_sizes")
 def _split_with_sizes(d: Draw) -> Any:
     x = _any(d, low=1)
     dim = d.dim(x, 0)
@@ -297,7 +297,7 @@ def _split_with_sizes(d: Draw) -> Any:
     return a(x, [cut, x.shape[dim] - cut + (1 if d.chance(0.04) else 0)], dim)
 
 
-@calls("chunk", "tensor_split")
+@calls("chunk", "tensor_split", "unsafe_chunk")
 def _chunk(d: Draw) -> Any:
     x = _any(d)
     return d.pick(a(x, d.int(0 if d.chance(0.05) else 1, 5), d.dim(x)), a(x, d.int(1, 4)))

@@ -426,3 +426,61 @@ def a_gradient_of_a_sum_along_one_may_be_changed_in_place(torch):
     x.grad.add_(1)
     y.grad.zero_()
     return x.grad, y.grad
+
+
+def hooks_of_a_view_do_not_run_once_it_was_changed_in_place(torch):
+    base = leaf(torch)
+    copy, ran = base.clone(), []
+    view = copy[:1]
+    view.register_hook(lambda gradient: ran.append("before the change"))
+    view.mul_(3)
+    view.register_hook(lambda gradient: ran.append(gradient.clone()))
+    (view.sum() * 2 + (copy * copy).sum()).backward()
+    return ran, base.grad
+
+
+def hooks_of_a_views_node_do_not_run_once_it_was_changed_in_place(torch):
+    base = leaf(torch)
+    copy, ran = base.clone(), []
+    view, other = copy[:1], copy[:2]
+    view.grad_fn.register_hook(lambda *gradients: ran.append("after"))
+    view.grad_fn.register_prehook(lambda gradients: ran.append("before"))
+    other.register_hook(lambda gradient: ran.append("of another view"))
+    view.exp_()
+    (copy.sum() + view.sum() + other.sum()).backward()
+    return ran, base.grad
+
+
+def _described(node):
+    name = type(node).__name__
+    return name if node is None else [name, [_described(each) for each, _ in node.next_functions]]
+
+
+def the_first_gradient_of_a_leaf_is_a_copy_into_new_memory(torch):
+    x = leaf(torch)
+    (x * x).sum().backward(create_graph=True)
+    return _described(x.grad.grad_fn)[0], [each is None for each, _ in x.grad.grad_fn.next_functions]
+
+
+def hooks_of_a_functions_node_get_none_for_what_is_no_tensor(torch):
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, factor, y):
+            ctx.factor = factor
+            return factor * x * 2, factor, factor * y * 2
+
+        @staticmethod
+        def backward(ctx, first, nothing, second):
+            return ctx.factor * first * 2, None, ctx.factor * second * 2
+
+    x, y, seen = leaf(torch), leaf(torch), []
+
+    def before(gradients):
+        seen.append([each is None for each in gradients])
+        return gradients[0] * 2, None, gradients[2] * 3
+
+    one, _, two = Doubled.apply(x, 3, y)
+    one.grad_fn.register_prehook(before)
+    one.grad_fn.register_hook(lambda inputs, outputs: seen.append([each is None for each in outputs]))
+    (one + two).sum().backward()
+    return seen, x.grad, y.grad

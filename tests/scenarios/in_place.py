@@ -402,3 +402,26 @@ def at_least_as_many_dimensions_as_it_has(torch):
     torch.atleast_1d(y).mul_(w)
     y.sum().backward()
     return y, w.grad, x.grad
+
+
+def parts_that_are_no_views_may_be_changed_in_place(torch):
+    found = []
+    for split in (
+        lambda t: t.unsafe_split(1),
+        lambda t: t.unsafe_split_with_sizes((1, 1, 1)),
+        lambda t: t.unsafe_chunk(3, dim=-1),
+    ):
+        x = square(torch)
+        whole = x + x
+        squares = whole * whole
+        parts = split(whole)
+        parts[0].mul_(parts[1]).exp_()
+        (parts[0].sum() * 2 + parts[2].sum() + squares.sum()).backward()
+        found += [x.grad, whole.detach(), [part._version for part in parts], whole._version]
+        found.append([part.output_nr for part in parts])
+    return found
+
+
+@refused(RuntimeError, "chunk expects `chunks` to be greater than 0, got: 0")
+def no_chunks_are_refused(torch):
+    torch.ones(3).unsafe_chunk(0)

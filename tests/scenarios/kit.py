@@ -16,6 +16,7 @@ class Client(Enum):
     ONCE_DIFFERENTIABLE = "once_differentiable"
     STACKS = "hooks nested deeper than Python's stack, which run in threads"
     EDGES = "gradient edges that are given as a node and a number"
+    NODE_CALLS = "nodes of the graph that are called"
     MULTI_GRAD = "register_multi_grad_hook"
     VERSIONS = "increment_version"
     ANOMALY = "anomaly mode's flags and warnings"

@@ -807,7 +807,10 @@ type GradientsRequest struct {
 	// Whether to refuse a backward in which a node yields nan. The refusal names the node.
 	CheckNan bool `protobuf:"varint,11,opt,name=check_nan,json=checkNan,proto3" json:"check_nan,omitempty"`
 	// Whether the client runs hooks that the backward reaches, and then sends ResumeBackward. Not for a quiet command.
-	AnswersHooks  bool `protobuf:"varint,16,opt,name=answers_hooks,json=answersHooks,proto3" json:"answers_hooks,omitempty"`
+	AnswersHooks bool `protobuf:"varint,16,opt,name=answers_hooks,json=answersHooks,proto3" json:"answers_hooks,omitempty"`
+	// A node behind the one output, 0 for the output's own, to apply alone. It takes one of grad_outputs per result, and
+	// returns one gradient per edge. Hooks of the node are not called. There are no inputs then.
+	CalledNode    *uint64 `protobuf:"varint,17,opt,name=called_node,json=calledNode,proto3,oneof" json:"called_node,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -924,6 +927,13 @@ func (x *GradientsRequest) GetAnswersHooks() bool {
 		return x.AnswersHooks
 	}
 	return false
+}
+
+func (x *GradientsRequest) GetCalledNode() uint64 {
+	if x != nil && x.CalledNode != nil {
+		return *x.CalledNode
+	}
+	return 0
 }
 
 // The gradients.
@@ -2935,7 +2945,7 @@ const file_gradwire_v1_commands_proto_rawDesc = "" +
 	"\x06tensor\x18\x03 \x01(\x06R\x06tensor\x12\x0e\n" +
 	"\x02id\x18\x04 \x01(\x06R\x02id\";\n" +
 	"\fGradResponse\x12+\n" +
-	"\x04grad\x18\x01 \x01(\v2\x17.gradwire.v1.TensorSpecR\x04grad\"\xb3\x03\n" +
+	"\x04grad\x18\x01 \x01(\v2\x17.gradwire.v1.TensorSpecR\x04grad\"\xe9\x03\n" +
 	"\x10GradientsRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -2951,8 +2961,11 @@ const file_gradwire_v1_commands_proto_rawDesc = "" +
 	"\aresults\x18\n" +
 	" \x03(\x06R\aresults\x12\x1b\n" +
 	"\tcheck_nan\x18\v \x01(\bR\bcheckNan\x12#\n" +
-	"\ranswers_hooks\x18\x10 \x01(\bR\fanswersHooksB\x0f\n" +
-	"\r_retain_graphJ\x04\b\x11\x10 \"\x95\x01\n" +
+	"\ranswers_hooks\x18\x10 \x01(\bR\fanswersHooks\x12$\n" +
+	"\vcalled_node\x18\x11 \x01(\x04H\x01R\n" +
+	"calledNode\x88\x01\x01B\x0f\n" +
+	"\r_retain_graphB\x0e\n" +
+	"\f_called_nodeJ\x04\b\x12\x10 \"\x95\x01\n" +
 	"\x11GradientsResponse\x125\n" +
 	"\tgradients\x18\x01 \x03(\v2\x17.gradwire.v1.TensorSpecR\tgradients\x12 \n" +
 	"\vaccumulated\x18\x02 \x03(\x06R\vaccumulated\x12'\n" +

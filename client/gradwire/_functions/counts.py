@@ -271,3 +271,25 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         made.append(indices % each)
         indices = indices.div(each, rounding_mode="floor")
     return tuple(reversed(made))
+
+
+def _unique(input: Tensor, sorted: bool = True, return_inverse: bool = False) -> tuple[Tensor, Tensor]:
+    """Distinct elements, and each element's index among them, empty unless it is asked for (torch._unique)."""
+    return _unique2(input, sorted, return_inverse)[:2]
+
+
+def _unique2(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """As `_unique`, and the elements' counts (torch._unique2)."""
+    found, inverse, counts = ops.unique(input, sorted, True, True)
+    nothing = zeros(0, dtype=dtypes.int64, device=input.device)
+    return found, inverse if return_inverse else nothing, counts if return_counts else nothing
+
+
+def unique_dim(
+    input: Tensor, dim: int, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct slices along a dimension, each slice's index among them, and their counts (torch._VF.unique_dim)."""
+    found, inverse, counts = ops.unique(input, sorted, True, True, dim)
+    return found, inverse, counts

@@ -6,7 +6,9 @@ from typing import Any
 
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireTypeError, GradwireValueError, refuse
+from gradwire._base.refused import refusal
 from gradwire._functions.create import arange, eye, randn
+from gradwire._functions.legacy import strided
 from gradwire._proxy.results import return_type
 from gradwire._tensor import ops
 from gradwire._tensor.batching import restored
@@ -15,6 +17,7 @@ from gradwire._tensor.tensor import Tensor
 __all__ = [
     "cholesky",
     "frobenius_norm",
+    "lobpcg",
     "lu",
     "lu_solve",
     "lu_unpack",
@@ -206,3 +209,62 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     if niter < 0:
         raise GradwireValueError(f"niter(={niter}) must be non-negative integer")
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)
+
+
+def lobpcg(
+    A: Tensor,
+    k: int | None = None,
+    B: Tensor | None = None,
+    X: Tensor | None = None,
+    n: int | None = None,
+    iK: Tensor | None = None,
+    niter: int | None = None,
+    tol: float | None = None,
+    largest: bool | None = None,
+    method: str | None = None,
+    tracker: Any = None,
+    ortho_iparams: dict[str, int] | None = None,
+    ortho_fparams: dict[str, float] | None = None,
+    ortho_bparams: dict[str, bool] | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The k largest (or smallest) eigenvalues of A x = l B x, and their vectors (torch.lobpcg).
+
+    A: symmetric (..., m, m). B: positive-definite, by default the identity. Unlike PyTorch's, the result is not
+    iterated: all eigenvalues are computed, so that `X`, `niter`, `tol` and the other parameters of the iteration change
+    nothing but k. A gradient is nan where A has an eigenvalue twice. Raises ValueError for fewer than 3 k rows.
+    """
+    if tracker is not None:
+        raise refusal("lobpcg with a tracker", "nothing is iterated; all eigenvalues are computed")
+    if method not in (None, "basic", "ortho"):
+        raise GradwireValueError(f"unknown method: {method!r}; it is 'basic' or 'ortho'")
+    if A.shape[-2] != A.shape[-1]:
+        raise AssertionError(f"A must be square, got shape {A.shape}")
+    if B is not None and A.shape != B.shape:
+        raise AssertionError(f"A and B must have same shape, got {A.shape} vs {B.shape}")
+    rows = A.shape[-1]
+    wanted = (1 if X is None else X.shape[-1]) if k is None else k
+    iterated = (wanted if n is None else n) if X is None else X.shape[-1]
+    if rows < 3 * iterated:
+        raise GradwireValueError(
+            f"LOBPCG algorithm is not applicable when the number of A rows (={rows}) is smaller than 3 x the number of "
+            f"requested eigenpairs (={iterated})"
+        )
+    wanted = min(wanted, iterated)
+    whole = _symmetric(A)
+    factor = None if B is None else ops.linalg_cholesky(_symmetric(B))
+    if factor is not None:
+        half = ops.linalg_solve_triangular(factor, whole, upper=False)
+        whole = _symmetric(ops.linalg_solve_triangular(factor, half.mH, upper=False))
+    values, vectors = ops.linalg_eigh(whole)
+    if factor is not None:
+        vectors = ops.linalg_solve_triangular(factor.mH, vectors, upper=True)
+    if largest is None or largest:
+        values, vectors = values.flip(-1), vectors.flip(-1)
+    return values[..., :wanted], vectors[..., :wanted]
+
+
+def _symmetric(A: Tensor) -> Tensor:
+    """The symmetric (Hermitian) part of dense or sparse matrices."""
+    dense: Any = A if A.layout is strided else A.to_dense()
+    made: Tensor = (dense + dense.mH) / 2
+    return made

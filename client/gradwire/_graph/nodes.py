@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireTypeError
+from gradwire._base.wiring import wired
 from gradwire._graph.graph import Graph, GraphLeaf, GraphNode
 from gradwire._graph.hooks import RemovableHandle, hook_after, hook_before
 from gradwire._graph.saved_tensors import raw_saved_value, saved_value
@@ -58,6 +59,12 @@ class Node:
         (torch.autograd.graph.Node.register_prehook)
         """
         return hook_before(self._root, self._number(), hook)
+
+    def __call__(self, *gradients: Any, **named: Any) -> Any:
+        """The gradients of the node's inputs for gradients of its results, as `call_node` says."""
+        if named:
+            raise GradwireTypeError("keyword arguments are not supported")
+        return wired("call_node")(self, gradients)
 
     @property
     def metadata(self) -> dict[Any, Any]:

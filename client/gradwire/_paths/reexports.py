@@ -48,7 +48,8 @@ _DISTRIBUTIONS = (
 _OPTIMIZERS = "_adafactor _muon adadelta adagrad adam adamax adamw asgd lbfgs nadam radam rmsprop rprop sgd sparse_adam"
 
 REEXPORTS: dict[str, str] = {
-    "": "_functions.foreach _functions.asserts torch=. ScriptModule=jit.ScriptModule ScriptFunction=jit.ScriptFunction "
+    "": "_unique=_functions.counts._unique _unique2=_functions.counts._unique2 "
+    "_functions.foreach _functions.asserts torch=. ScriptModule=jit.ScriptModule ScriptFunction=jit.ScriptFunction "
     "Stream=cuda.Stream Event=cuda.Event OutOfMemoryError=_base.errors.GradwireMemoryError "
     "legacy_contiguous_format=_functions.legacy.contiguous_format "
     "is_autocast_cpu_enabled=amp._autocast.is_autocast_cpu_enabled "
@@ -133,6 +134,9 @@ REEXPORTS: dict[str, str] = {
     "utils._foreach_utils": "_group_tensors_by_device_and_dtype=_functions.foreach.grouped",
     "_tensor_str": "PRINT_OPTS=_base.printing.PRINT_OPTIONS set_printoptions=_base.printing.set_printoptions",
     "_custom_ops": "library",
+    "_ops": "OpOverload=library.OpOverload OpOverloadPacket=library.OpOverloadPacket",
+    "autograd._functions": "Resize=autograd._nodes.Resize",
+    "_VF": "unique_dim=_functions.counts.unique_dim",
     "masked._ops": "masked",
     "_utils": "_io.pytorch_globals",
     "signal.windows": "_functions.windows",

@@ -341,7 +341,7 @@ REFUSED: dict[str, str] = {
     "_dynamo.eval_frame": "OptimizedModule",
     "_dynamo.exc": "BackendCompilerFailed TensorifyScalarRestartAnalysis TorchDynamoException Unsupported",
     "_subclasses.fake_tensor": "FakeTensor FakeTensorMode",
-    "_ops": "HigherOrderOperator OpOverload OpOverloadPacket",
+    "_ops": "HigherOrderOperator",
     "sparse": """
         as_sparse_gradcheck spsolve to_sparse_semi_structured SparseSemiStructuredTensor""",
     "": "Future PyTorchFileReader PyTorchFileWriter",

@@ -285,6 +285,9 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "uniform": {"from_": 0.0, "to": 1.0},
     "unique": {"sorted": True, "return_inverse": False, "return_counts": False, "dim": None},
     "unique_consecutive": {"return_inverse": False, "return_counts": False, "dim": None},
+    "unsafe_chunk": {"dim": 0},
+    "unsafe_split": {"dim": 0},
+    "unsafe_split_with_sizes": {"dim": 0},
     "var": {"dim": None, "unbiased": None, "keepdim": False, "correction": None},
     "var_mean": {"dim": None, "unbiased": None, "keepdim": False, "correction": None},
     "zeros": {"dtype": None, "device": None, "requires_grad": False},
@@ -4791,6 +4794,31 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
     return _call("unique_consecutive", (input, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
 
+def unsafe_chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
+    """Like chunk, as unsafe_split does (torch.unsafe_chunk)."""
+    if axis is not None:
+        dim = _renamed("dim", dim, 0, "axis", axis)
+    return _call("unsafe_chunk", (input, chunks, dim), (), "tuple")
+
+
+def unsafe_split(tensor: Tensor, split_size: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
+    """Like split, but the parts may be changed in place, each with its own version (torch.unsafe_split).
+
+    They share memory with the tensor, and are no views for backward: it takes neither the tensor nor another part for
+    changed.
+    """
+    if axis is not None:
+        dim = _renamed("dim", dim, 0, "axis", axis)
+    return _call("unsafe_split", (tensor, split_size, dim), (), "tuple")
+
+
+def unsafe_split_with_sizes(input: Tensor, split_sizes: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
+    """Like split_with_sizes, as unsafe_split does (torch.unsafe_split_with_sizes)."""
+    if axis is not None:
+        dim = _renamed("dim", dim, 0, "axis", axis)
+    return _call("unsafe_split_with_sizes", (input, split_sizes, dim), (), "tuple")
+
+
 def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
     """Insert a dimension of size 1 at `dim` (torch.unsqueeze)."""
     if axis is not None:
@@ -4924,9 +4952,6 @@ row_stack = vstack
 subtract = sub
 trapz = trapezoid
 true_divide = div
-unsafe_chunk = chunk
-unsafe_split = split
-unsafe_split_with_sizes = split_with_sizes
 
 
 class TensorMethods:
@@ -6634,6 +6659,24 @@ class TensorMethods:
             dim = _renamed("dim", dim, None, "axis", axis)
         return _call("unique_consecutive", (self, return_inverse, return_counts, dim), (), ('output', 'inverse_indices', 'counts'))
 
+    def unsafe_chunk(self, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
+        """See `gradwire.unsafe_chunk`: Like chunk, as unsafe_split does (torch.unsafe_chunk)."""
+        if axis is not None:
+            dim = _renamed("dim", dim, 0, "axis", axis)
+        return _call("unsafe_chunk", (self, chunks, dim), (), "tuple")
+
+    def unsafe_split(self, split_size: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
+        """See `gradwire.unsafe_split`: Like split, but the parts may be changed in place, each with its own version (torch.unsafe_split)."""
+        if axis is not None:
+            dim = _renamed("dim", dim, 0, "axis", axis)
+        return _call("unsafe_split", (self, split_size, dim), (), "tuple")
+
+    def unsafe_split_with_sizes(self, split_sizes: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
+        """See `gradwire.unsafe_split_with_sizes`: Like split_with_sizes, as unsafe_split does (torch.unsafe_split_with_sizes)."""
+        if axis is not None:
+            dim = _renamed("dim", dim, 0, "axis", axis)
+        return _call("unsafe_split_with_sizes", (self, split_sizes, dim), (), "tuple")
+
     def unsqueeze(self, dim: int | None = None, *, axis: Any = None) -> Tensor:
         """See `gradwire.unsqueeze`: Insert a dimension of size 1 at `dim` (torch.unsqueeze)."""
         if axis is not None:
@@ -6723,6 +6766,3 @@ class TensorMethods:
     subtract_ = sub_
     true_divide = div
     true_divide_ = div_
-    unsafe_chunk = chunk
-    unsafe_split = split
-    unsafe_split_with_sizes = split_with_sizes

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from typing import Any
 
+from gradwire._base.errors import refuse
 from gradwire._graph.hook_runner import CURRENT_PASS
 from gradwire._graph.nodes import class_of
 from gradwire._proxy.handle import Handle
-from gradwire.autograd.function import Delayed
+from gradwire.autograd.function import Delayed, Function
 from gradwire.autograd.gradcheck import Undefined
 
 #: The class of the nodes that accumulate a leaf's gradient.
@@ -33,6 +35,28 @@ class DelayedError:
     def __call__(self, *tensors: Handle) -> Any:
         made = self._function.apply(*tensors)
         return made[0] if len(made) == 1 else made
+
+
+class Resize(Function):
+    """Another shape of a tensor with the same number of elements (torch.autograd._functions.Resize)."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: Any, sizes: Any) -> Any:
+        """A copy with these sizes."""
+        if tensor.numel() != math.prod(sizes):
+            wanted, given = ("x".join(map(str, each)) for each in (sizes, tensor.size()))
+            raise refuse(
+                f"requested resize to {wanted} ({math.prod(sizes)} elements in total), but the given tensor has a size "
+                f"of {given} ({tensor.numel()} elements). autograd's resize can only change the shape of a given "
+                "tensor, while preserving the number of elements."
+            )
+        ctx.input_sizes = tensor.size()
+        return tensor.clone().view(*sizes)
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """The gradient with the first shape."""
+        return grad_outputs[0].contiguous().view(ctx.input_sizes), None
 
 
 def current_graph_task_id() -> int:

@@ -79,12 +79,26 @@ def create_selective_checkpoint_contexts(
     """Contexts for a checkpoint that keeps some results (torch.utils.checkpoint.create_selective_checkpoint_contexts).
 
     Gradients are PyTorch's, but backward computes everything again: the policy is not called, with one warning. Raises
-    TypeError if it is neither a function nor a list.
+    TypeError if it is neither a function nor a list, ValueError for a list of anything but overloads of ops.
     """
+    for each in policy_fn_or_list if isinstance(policy_fn_or_list, list) else ():
+        if type(each).__name__ != "OpOverload":  # library.py has it, whose attributes are overloads of any name
+            raise ValueError(_no_overload(each))
     if not (callable(policy_fn_or_list) or isinstance(policy_fn_or_list, list)):
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
     warnings.warn(_SELECTIVE, UserWarning, stacklevel=2)
     return nullcontext(), nullcontext()
+
+
+def _no_overload(op: Any) -> str:
+    """What is wrong with an item of a list of ops."""
+    message = f"Expected op in `op_list` to be an OpOverload but got: {op} of type {type(op)}. "
+    if type(op).__name__ == "OpOverloadPacket":
+        message += (
+            "Please update the OpOverloadPacket to a specific OpOverload. For example, if you have "
+            "`torch.ops.aten.mm`, change it to `torch.ops.aten.mm.default`."
+        )
+    return message
 
 
 def checkpoint(

@@ -123,7 +123,7 @@ class GradResponse(_message.Message):
     def __init__(self, grad: _Optional[_Union[_types_pb2.TensorSpec, _Mapping]] = ...) -> None: ...
 
 class GradientsRequest(_message.Message):
-    __slots__ = ("session_id", "request_id", "outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "allow_unused", "materialize_grads", "results", "check_nan", "answers_hooks")
+    __slots__ = ("session_id", "request_id", "outputs", "inputs", "grad_outputs", "retain_graph", "create_graph", "allow_unused", "materialize_grads", "results", "check_nan", "answers_hooks", "called_node")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
     OUTPUTS_FIELD_NUMBER: _ClassVar[int]
@@ -136,6 +136,7 @@ class GradientsRequest(_message.Message):
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     CHECK_NAN_FIELD_NUMBER: _ClassVar[int]
     ANSWERS_HOOKS_FIELD_NUMBER: _ClassVar[int]
+    CALLED_NODE_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     request_id: str
     outputs: _containers.RepeatedScalarFieldContainer[int]
@@ -148,7 +149,8 @@ class GradientsRequest(_message.Message):
     results: _containers.RepeatedScalarFieldContainer[int]
     check_nan: bool
     answers_hooks: bool
-    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., outputs: _Optional[_Iterable[int]] = ..., inputs: _Optional[_Iterable[int]] = ..., grad_outputs: _Optional[_Iterable[int]] = ..., retain_graph: bool = ..., create_graph: bool = ..., allow_unused: bool = ..., materialize_grads: bool = ..., results: _Optional[_Iterable[int]] = ..., check_nan: bool = ..., answers_hooks: bool = ...) -> None: ...
+    called_node: int
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., outputs: _Optional[_Iterable[int]] = ..., inputs: _Optional[_Iterable[int]] = ..., grad_outputs: _Optional[_Iterable[int]] = ..., retain_graph: bool = ..., create_graph: bool = ..., allow_unused: bool = ..., materialize_grads: bool = ..., results: _Optional[_Iterable[int]] = ..., check_nan: bool = ..., answers_hooks: bool = ..., called_node: _Optional[int] = ...) -> None: ...
 
 class GradientsResponse(_message.Message):
     __slots__ = ("gradients", "accumulated", "due")

@@ -13,7 +13,7 @@ use crate::tensor::Tensor;
 use crate::values::DType;
 
 /// ListOpsResponse.hash of the ops below.
-pub const OPS_HASH: &str = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5";
+pub const OPS_HASH: &str = "62effd2b53e3fe3e70fb3a8df785aebddf79d449f88df7d4a6c5e3389710e84d";
 
 /// Add dimensions of size 1 up to one dimension (torch.atleast_1d).
 pub fn atleast_1d(input: &Tensor) -> Tensor {
@@ -2409,6 +2409,30 @@ impl Tensor {
     /// Is [`Tensor::unique_consecutive_inverse_counts`] with options.
     pub fn unique_consecutive_inverse_counts_with(&self, options: UniqueConsecutiveInverseCountsOptions) -> (Tensor, Tensor, Tensor) {
         Call::new("unique_consecutive").arg(self).named("return_inverse", true).named("return_counts", true).options(options.0).several::<3>().into()
+    }
+    /// Like chunk, as unsafe_split does (torch.unsafe_chunk).
+    pub fn unsafe_chunk(&self, chunks: i64) -> Pending<Vec<Tensor>> {
+        Call::new("unsafe_chunk").arg(self).arg(chunks).list()
+    }
+    /// Is [`Tensor::unsafe_chunk`] with options.
+    pub fn unsafe_chunk_with(&self, chunks: i64, options: UnsafeChunkOptions) -> Pending<Vec<Tensor>> {
+        Call::new("unsafe_chunk").arg(self).arg(chunks).options(options.0).list()
+    }
+    /// Like split, but the parts may be changed in place, each with its own version (torch.unsafe_split).
+    pub fn unsafe_split(&self, split_size: impl AsRef<[i64]>) -> Pending<Vec<Tensor>> {
+        Call::new("unsafe_split").arg(self).arg(split_size.as_ref()).list()
+    }
+    /// Is [`Tensor::unsafe_split`] with options.
+    pub fn unsafe_split_with(&self, split_size: impl AsRef<[i64]>, options: UnsafeSplitOptions) -> Pending<Vec<Tensor>> {
+        Call::new("unsafe_split").arg(self).arg(split_size.as_ref()).options(options.0).list()
+    }
+    /// Like split_with_sizes, as unsafe_split does (torch.unsafe_split_with_sizes).
+    pub fn unsafe_split_with_sizes(&self, split_sizes: impl AsRef<[i64]>) -> Pending<Vec<Tensor>> {
+        Call::new("unsafe_split_with_sizes").arg(self).arg(split_sizes.as_ref()).list()
+    }
+    /// Is [`Tensor::unsafe_split_with_sizes`] with options.
+    pub fn unsafe_split_with_sizes_with(&self, split_sizes: impl AsRef<[i64]>, options: UnsafeSplitWithSizesOptions) -> Pending<Vec<Tensor>> {
+        Call::new("unsafe_split_with_sizes").arg(self).arg(split_sizes.as_ref()).options(options.0).list()
     }
     /// Insert a dimension of size 1 at `dim` (torch.unsqueeze).
     pub fn unsqueeze(&self, dim: i64) -> Tensor {
@@ -4993,6 +5017,36 @@ impl UniqueConsecutiveInverseCountsOptions {
     /// Sets `dim`.
     pub fn dim(self, value: i64) -> UniqueConsecutiveInverseCountsOptions {
         UniqueConsecutiveInverseCountsOptions(self.0.set("dim", value))
+    }
+}
+/// What `unsafe_chunk` can do without.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct UnsafeChunkOptions(Options);
+impl UnsafeChunkOptions {
+    /// Sets `dim`. Default: `0`.
+    pub fn dim(self, value: i64) -> UnsafeChunkOptions {
+        UnsafeChunkOptions(self.0.set("dim", value))
+    }
+}
+/// What `unsafe_split` can do without.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct UnsafeSplitOptions(Options);
+impl UnsafeSplitOptions {
+    /// Sets `dim`. Default: `0`.
+    pub fn dim(self, value: i64) -> UnsafeSplitOptions {
+        UnsafeSplitOptions(self.0.set("dim", value))
+    }
+}
+/// What `unsafe_split_with_sizes` can do without.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct UnsafeSplitWithSizesOptions(Options);
+impl UnsafeSplitWithSizesOptions {
+    /// Sets `dim`. Default: `0`.
+    pub fn dim(self, value: i64) -> UnsafeSplitWithSizesOptions {
+        UnsafeSplitWithSizesOptions(self.0.set("dim", value))
     }
 }
 /// What `var` can do without.

@@ -1089,6 +1089,24 @@ export interface UniqueConsecutiveInverseCountsOptions {
   dim?: number;
 }
 
+/** What `unsafeChunk` can do without. */
+export interface UnsafeChunkOptions {
+  /** 0 if not given. */
+  dim?: number;
+}
+
+/** What `unsafeSplit` can do without. */
+export interface UnsafeSplitOptions {
+  /** 0 if not given. */
+  dim?: number;
+}
+
+/** What `unsafeSplitWithSizes` can do without. */
+export interface UnsafeSplitWithSizesOptions {
+  /** 0 if not given. */
+  dim?: number;
+}
+
 /** What `var` can do without. */
 export interface VarOptions {
   dim?: number | readonly number[];
@@ -1107,7 +1125,7 @@ export interface ZerosOptions {
 }
 
 /** ListOpsResponse.hash of these ops. */
-export const OPS_HASH = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5";
+export const OPS_HASH = "62effd2b53e3fe3e70fb3a8df785aebddf79d449f88df7d4a6c5e3389710e84d";
 
 /** The ops that are methods of a tensor. */
 export abstract class TensorMethods {
@@ -3541,6 +3559,35 @@ export abstract class TensorMethods {
     const call = new Call("unique_consecutive").tensor("", this).boolean("return_inverse", true).boolean("return_counts", true);
     if (options.dim !== undefined) call.integer("dim", options.dim);
     return call.several(3) as [output: Tensor, inverseIndices: Tensor, counts: Tensor];
+  }
+
+  /** Like chunk, as unsafe_split does (torch.unsafe_chunk). */
+  unsafeChunk(this: Tensor, chunks: number, options: UnsafeChunkOptions = {}): Promise<Tensor[]> {
+    const call = new Call("unsafe_chunk").tensor("", this).integer("", chunks);
+    if (options.dim !== undefined) call.integer("dim", options.dim);
+    return call.list();
+  }
+
+  /** Like split, but the parts may be changed in place, each with its own version (torch.unsafe_split). */
+  unsafeSplit(
+    this: Tensor,
+    splitSize: number | readonly number[],
+    options: UnsafeSplitOptions = {},
+  ): Promise<Tensor[]> {
+    const call = new Call("unsafe_split").tensor("", this).integers("", splitSize);
+    if (options.dim !== undefined) call.integer("dim", options.dim);
+    return call.list();
+  }
+
+  /** Like split_with_sizes, as unsafe_split does (torch.unsafe_split_with_sizes). */
+  unsafeSplitWithSizes(
+    this: Tensor,
+    splitSizes: number | readonly number[],
+    options: UnsafeSplitWithSizesOptions = {},
+  ): Promise<Tensor[]> {
+    const call = new Call("unsafe_split_with_sizes").tensor("", this).integers("", splitSizes);
+    if (options.dim !== undefined) call.integer("dim", options.dim);
+    return call.list();
   }
 
   /** Insert a dimension of size 1 at `dim` (torch.unsqueeze). */

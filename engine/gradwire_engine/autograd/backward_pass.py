@@ -256,7 +256,8 @@ class BackwardPass:
                 )
         outputs = node.outputs or (True,)
         gradients += [None] * (len(outputs) - len(gradients))
-        places = [place for place, output in enumerate(outputs) if output is not None]
+        everything = type(node) is FunctionNode  # as in PyTorch, hooks get None for what is no tensor
+        places = [place for place, output in enumerate(outputs) if everything or output is not None]
         for callback in tuple(hooks.before):
             yield from self._replace(CallbackKind.BEFORE, callback, gradients, places)
         results = yield from self._results(node, hooks, gradients)
@@ -577,8 +578,10 @@ class BackwardPass:
             add.in_place((held, gradient, 1))
         elif self.tensors:
             # A new tensor: the same gradient may go to several tensors, and may belong to the user.
-            own = copied if tensor.node is None else clone
-            tensor.grad = own(gradient) if held is None else held + gradient
+            if held is not None:
+                tensor.grad = held + gradient
+            else:
+                tensor.grad = copied(None, gradient) if tensor.node is None else clone(gradient)
         elif held is None:
             tensor.grad = gradient if type(gradient) is Tensor else Tensor(gradient)
         elif tensor.node is not None or not is_writable(held.array):

@@ -285,7 +285,7 @@ def leave_graph(target: Tensor) -> Tensor:
 
 def data(source: Tensor) -> Tensor:
     """A leaf on the same storage with a version counter of its own (torch.Tensor.data)."""
-    return Tensor(source.array, storage=_borrowed(source.storage))
+    return Tensor(source.array, storage=borrowed(source.storage))
 
 
 def set_data(target: Tensor, source: Tensor) -> None:
@@ -297,11 +297,11 @@ def set_data(target: Tensor, source: Tensor) -> None:
     bare = target.array is source.array and target is not source  # x.data: a detached x with its own version counter
     version = 0 if bare else target.storage.version
     target.array = source.array
-    target.storage = _borrowed(source.storage)
+    target.storage = borrowed(source.storage)
     target.storage.version = version
 
 
-def _borrowed(storage: Storage) -> Storage:
+def borrowed(storage: Storage) -> Storage:
     """Storage with its own version counter, for bytes that another storage counts."""
     made = InferenceStorage if storage.inference else Storage
     return made(0, storage.account, owner=storage.owner or storage)

@@ -8,7 +8,7 @@ from typing import Any, overload
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor, edge_of
-from gradwire_engine.op.rebase import rewrite
+from gradwire_engine.op.rebase import by_route, rewrite
 from gradwire_engine.op.refusals import (
     REFUSED,
     check_in_place,
@@ -116,6 +116,8 @@ class Composite(Signature):
             check_in_place(target)
         if target.storage.inference:
             check_inference(context)
+        if target.node is not None and target.view is not None and track:
+            by_route(target)
         check_writable(target.array)
         if self.no_overlap:
             check_no_overlap(target.array, args[1:])

@@ -53,7 +53,8 @@ class Declaration(Signature):
         promote: "same" casts the tensor inputs to their common dtype; "float" also casts integers to the default
             float. A function of the arguments returns one of these; None does not cast.
         view: True if results always share the first input's memory, "maybe" if they may. "multiple" if there are
-            several results; their in-place changes are refused.
+            several results; their in-place changes are refused. "unsafe" if results share memory, but are no views:
+            each has its own version.
         node: PyTorch's name of the graph node, or a function of the arguments that returns it.
         outputs: names of several results. `differentiable_outputs`: indices of those that get gradients; None: all.
             () for a single result without gradient: the in-place form gives zeros.
@@ -77,7 +78,7 @@ class Declaration(Signature):
         OPS[self.name] = self
         self.promotes = promote
         self.view = view
-        self.views = "maybe" if view == "maybe" else "always" if view else "never"
+        self.views = "maybe" if view == "maybe" else "always" if view and view != "unsafe" else "never"
         self.data_dependent = data_dependent
         self.outputs = outputs or (("...",) if view == "multiple" else ())
         self.differentiable_outputs = differentiable_outputs

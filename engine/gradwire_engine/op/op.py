@@ -29,7 +29,15 @@ from gradwire_engine.core.dtypes import DType, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.graph import Edge, Fit, Node
 from gradwire_engine.graph.saved import Saved
-from gradwire_engine.graph.tensor import Tensor, ViewOrigin, ViewStep, edge_of, refresh, update_requires_grad
+from gradwire_engine.graph.tensor import (
+    Tensor,
+    ViewOrigin,
+    ViewStep,
+    borrowed,
+    edge_of,
+    refresh,
+    update_requires_grad,
+)
 from gradwire_engine.op.admission import admit, needed
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.declaration import OPS, Declaration
@@ -328,6 +336,8 @@ class Op(Declaration):
     def _wrap(self, args: tuple[Any, ...], array: Any, context: Context) -> Tensor:
         if type(array) is not np.ndarray and (isinstance(array, np.generic) or not hasattr(array, "data")):
             array = np.asarray(array)  # NumPy returns a scalar where CuPy returns an array
+        if self.view == "unsafe":
+            return Tensor(array, storage=borrowed(args[self.tensor_positions[0]].storage))
         if self.view:
             source = args[self.tensor_positions[0]]
             if self.view != "maybe" or _shares_memory(array, source.array):

@@ -105,13 +105,18 @@ def follow_base(view: Tensor, held: ViewOf) -> None:
 
 
 def by_route(target: Tensor) -> None:
-    """Derive a view directly from its base before an in-place change, if an as_strided step follows other views.
+    """Derive a view directly from its base before an in-place change, if that changes what a backward does.
 
-    Such a view may show elements that the views before it do not.
+    It does if an as_strided step follows other views: the view may then show elements that the views before it do not.
+    And if the view's node has hooks: as in PyTorch, gradients then go from the new base's node to the old base's.
     """
     held = target.view
-    assert held is not None
+    assert held is not None and target.node is not None
     follow_base(target, held)
+    hooks = target.node.hooks
+    if hooks is not None and (any(hooks.tensor.values()) or hooks.before or hooks.after):
+        set_gradient_edge(target, held.new_node(target), 0)
+        return
     step = held.last
     while step.before is not None:
         if step.op.name == AS_STRIDED:

@@ -41,8 +41,7 @@ ALIASES = {
     "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",
     "arctan2": "atan2", "arctanh": "atanh", "clip": "clamp", "divide": "div", "fix": "trunc", "ger": "outer",
     "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "multiply": "mul", "negative": "neg",
-    "not_equal": "ne", "subtract": "sub", "true_divide": "div", "unsafe_chunk": "chunk", "unsafe_split": "split",
-    "unsafe_split_with_sizes": "split_with_sizes",
+    "not_equal": "ne", "subtract": "sub", "true_divide": "div",
 }  # fmt: skip
 # ... and functions alone.
 FUNCTION_ALIASES = {"concat": "cat", "concatenate": "cat", "row_stack": "vstack", "trapz": "trapezoid"}

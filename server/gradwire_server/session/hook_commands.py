@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradwire.v1 import hooks_pb2, types_pb2
-from gradwire_engine import Backward, EngineError, Gradients, Tensor
+from gradwire_engine import EngineError, Tensor
+from gradwire_engine.autograd.backward_pass import BackwardPass
 from gradwire_engine.autograd.checkpoints import Region, RegionStart
 from gradwire_engine.autograd.functions import record_function
 from gradwire_engine.graph.callbacks import CallbackRequest, hook_accumulated, hook_tensor, hooks_of
@@ -35,7 +36,7 @@ _KINDS = {
 
 
 def pass_through(
-    scope: TensorScope, run: Backward | Gradients, asks: bool, finish: Callable[[Any], None], answer: Any
+    scope: TensorScope, run: BackwardPass, asks: bool, finish: Callable[[Any], None], answer: Any
 ) -> Iterator[None]:
     """Run a backward to its end, or to the next hook that the client must run. Raises Refusal, EngineError."""
     if asks and answer is not None:

@@ -22,6 +22,7 @@ from gradwire_engine import (
     set_requires_grad,
     tensor,
 )
+from gradwire_engine.autograd.node_call import NodeCall
 from gradwire_engine.core.device import CPU, canonical, selected, to_device
 from gradwire_engine.core.index_bounds import note as note_bounds
 from gradwire_engine.core.random import MT19937, PCG64
@@ -30,7 +31,7 @@ from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE, array_of, bytes_of, check_size, checked_bytes, dtype_of, wire_view
 from gradwire_server.session.activity_report import report_activity
 from gradwire_server.session.arguments import NAMED_OPS, NamedOp, check_in_place, named_op
-from gradwire_server.session.hook_commands import pass_through
+from gradwire_server.session.hook_commands import node_behind, pass_through
 from gradwire_server.session.scope import TensorScope
 from gradwire_server.session.session import Session
 from gradwire_server.session.specs import fill_spec, tell_base, tell_memory
@@ -243,6 +244,8 @@ def run_gradients(
 ) -> Iterator[None]:
     """Compute gradients and bind them."""
     scope.enter(scope.grad_context)
+    if request.HasField("called_node"):
+        return _call_node(scope, request, answer)
     ids = request.results
     scope.check_all_new(ids)
     if len(ids) > len(request.inputs):
@@ -262,19 +265,43 @@ def run_gradients(
         scope.check_all_new(ids)  # again, since hooks may have used the ids meanwhile
         made = run.results(request.allow_unused, request.materialize_grads)
         received = run.deliver()
-        for number, item in enumerate(made):
-            same_as = 0 if item is None else scope.id_of(item)
-            tensor_id = 0 if item is None else scope.bind(ids[number] if number < len(ids) else 0, item)
-            if answer is not None:
-                spec = answer.gradients.add()
-                if item is not None:
-                    fill_spec(spec, item, tensor_id)
-                    spec.same_as = same_as
-                    tell_base(spec, item, scope.id_of)
+        _tell_gradients(scope, made, ids, answer)
         if answer is not None:
             answer.accumulated.extend(scope.ids_of(received))
 
     return pass_through(scope, run, request.answers_hooks, finish, answer)
+
+
+def _call_node(
+    scope: TensorScope, request: commands_pb2.GradientsRequest, answer: commands_pb2.GradientsResponse | None
+) -> Iterator[None]:
+    """Apply one node to gradients of its results, and bind what it returns."""
+    if not isinstance(scope, Session):
+        raise Refusal("NOT_SUPPORTED", "a program does not call nodes", argument="called_node")
+    if len(request.outputs) != 1 or request.inputs or request.results:
+        message = "called_node takes one output, and neither inputs nor results"
+        raise Refusal("ARGUMENT_VALUE", message, argument="called_node")
+    node = node_behind(scope, scope.tensor(request.outputs[0]), request.called_node)
+    scope.check_room(len(node.edges))
+    run = NodeCall(node, _optional(scope, request.grad_outputs), request.create_graph)
+
+    def finish(answer: Any) -> None:
+        _tell_gradients(scope, run.results(), (), answer)
+
+    return pass_through(scope, run, request.answers_hooks, finish, answer)
+
+
+def _tell_gradients(scope: TensorScope, made: Sequence[Tensor | None], ids: Sequence[int], answer: Any) -> None:
+    """Bind gradients, and describe them in the answer if there is one."""
+    for number, item in enumerate(made):
+        same_as = 0 if item is None else scope.id_of(item)
+        tensor_id = 0 if item is None else scope.bind(ids[number] if number < len(ids) else 0, item)
+        if answer is not None:
+            spec = answer.gradients.add()
+            if item is not None:
+                fill_spec(spec, item, tensor_id)
+                spec.same_as = same_as
+                tell_base(spec, item, scope.id_of)
 
 
 def _optional(scope: TensorScope, ids: Iterable[int]) -> list[Tensor | None]:

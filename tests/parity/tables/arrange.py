@@ -2,6 +2,7 @@
 
 from tests.parity.harness import case, edge, ints, refuses, s, t, torch
 
+case("unsafe_split_with_sizes", s(t(6, 2), [1, 2, 3]), s(t(2, 6), [4, 2], 1))
 case("split_with_sizes", s(t(6, 2), [1, 2, 3]), s(t(2, 6), [4, 2], 1), s(t(2, 6), [0, 6], dim=-1))
 case(
     "tensor_split",

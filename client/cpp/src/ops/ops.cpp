@@ -3460,6 +3460,36 @@ std::tuple<Tensor, Tensor, Tensor> TensorMethods::unique_consecutive_inverse_cou
     auto made = call.several(3);
     return {made[0], made[1], made[2]};
 }
+std::vector<Tensor> TensorMethods::unsafe_chunk(std::int64_t chunks) const {
+    return this->unsafe_chunk(chunks, UnsafeChunkOptions{});
+}
+std::vector<Tensor> TensorMethods::unsafe_chunk(std::int64_t chunks, const UnsafeChunkOptions& options) const {
+    Call call("unsafe_chunk");
+    call.arg(static_cast<const Tensor&>(*this));
+    call.arg(chunks);
+    call.option("dim", options.dim);
+    return call.list();
+}
+std::vector<Tensor> TensorMethods::unsafe_split(const Integers& split_size) const {
+    return this->unsafe_split(split_size, UnsafeSplitOptions{});
+}
+std::vector<Tensor> TensorMethods::unsafe_split(const Integers& split_size, const UnsafeSplitOptions& options) const {
+    Call call("unsafe_split");
+    call.arg(static_cast<const Tensor&>(*this));
+    call.arg(split_size);
+    call.option("dim", options.dim);
+    return call.list();
+}
+std::vector<Tensor> TensorMethods::unsafe_split_with_sizes(const Integers& split_sizes) const {
+    return this->unsafe_split_with_sizes(split_sizes, UnsafeSplitWithSizesOptions{});
+}
+std::vector<Tensor> TensorMethods::unsafe_split_with_sizes(const Integers& split_sizes, const UnsafeSplitWithSizesOptions& options) const {
+    Call call("unsafe_split_with_sizes");
+    call.arg(static_cast<const Tensor&>(*this));
+    call.arg(split_sizes);
+    call.option("dim", options.dim);
+    return call.list();
+}
 Tensor TensorMethods::unsqueeze(std::int64_t dim) const {
     Call call("unsqueeze");
     call.arg(static_cast<const Tensor&>(*this));

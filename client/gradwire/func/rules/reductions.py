@@ -65,7 +65,10 @@ def along_one(call: OpCall) -> Any:
     return call.wrap(_pointed(call.run(), ndim, call.level))
 
 
-@rule("normalize flip squeeze select narrow unbind split split_with_sizes chunk diff unflatten tensor_split")
+@rule(
+    "normalize flip squeeze select narrow unbind split split_with_sizes chunk diff unflatten tensor_split unsafe_split "
+    "unsafe_split_with_sizes unsafe_chunk"
+)
 def along(call: OpCall) -> Any:
     """One dimension or several, which must be there."""
     call.args[0] = call.first()

@@ -1191,6 +1191,10 @@ pub struct GradientsRequest {
     /// Whether the client runs hooks that the backward reaches, and then sends ResumeBackward. Not for a quiet command.
     #[prost(bool, tag = "16")]
     pub answers_hooks: bool,
+    /// A node behind the one output, 0 for the output's own, to apply alone. It takes one of grad_outputs per result, and
+    /// returns one gradient per edge. Hooks of the node are not called. There are no inputs then.
+    #[prost(uint64, optional, tag = "17")]
+    pub called_node: ::core::option::Option<u64>,
 }
 /// The gradients.
 #[derive(Clone, PartialEq, ::prost::Message)]

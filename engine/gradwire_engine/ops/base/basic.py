@@ -188,13 +188,15 @@ cast.grad(input=lambda g: g).tangent("linear")  # fit() casts the gradient back
 
 
 @op(name="_copied", node="CopyBackwards", cost=4)
-def copied(xp: Any, input: Array) -> Array:
-    """Row-major copy: the first gradient of a leaf in a backward with create_graph."""
+def copied(xp: Any, into: Array | None, input: Array) -> Array:
+    """Row-major copy: the first gradient of a leaf in a backward with create_graph.
+
+    into: None, the new memory. It gives the node PyTorch's edges, the second of which leads on.
+    """
     return xp.array(input, order="C")
 
 
-copied.bounds_results(like_input)
-copied.grad(input=lambda g: g).tangent("linear")
+copied.grad(input=lambda g: g).tangent(lambda t_input: t_input)
 
 
 @op(name="_to_device", node="ToCopyBackward0", cost=4)

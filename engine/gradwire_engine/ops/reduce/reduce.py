@@ -213,19 +213,24 @@ def std(
 ) -> Array:
     """Standard deviation: the square root of the variance (torch.std)."""
     _needs_float("std", input, None)
-    return xp.sqrt(_variance(xp, input, normalize_dims(dim, input.ndim), _correction(unbiased, correction), keepdim))
+    wide = input.astype(dtypes.float32) if is_half(input.dtype) else input  # rounds once
+    squared = _variance(xp, wide, normalize_dims(dim, input.ndim), _correction(unbiased, correction), keepdim)
+    return xp.sqrt(squared).astype(dtypes.real_part(input.dtype), copy=False)
 
 
 std.works_in(forward=2)
-std.grad(
-    input=lambda g, input, out, dim, unbiased, keepdim, correction: _var_input(
-        where(eq(out, 0), 0, g / (2 * out)), input, dim, unbiased, keepdim, correction
-    )
-).tangent("reduction")
 
 
-@composite(outputs=("var", "mean"))
+def _std_input(g: Any, input: Any, out: Any, dim: Any, unbiased: bool | None, keepdim: bool, correction: Any) -> Any:
+    return _var_input(where(eq(out, 0), 0, g / (2 * out)), input, dim, unbiased, keepdim, correction)
+
+
+std.grad(input=_std_input).tangent("reduction")
+
+
+@op(outputs=("var", "mean"), unfilled_outputs=(0, 1), cost=12)
 def var_mean(
+    xp: Any,
     input: Array,
     dim: Ints | None = None,
     unbiased: bool | None = None,
@@ -237,8 +242,27 @@ def var_mean(
     return var(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
 
 
-@composite(outputs=("std", "mean"))
+def _var_mean_input(gs: Any, input: Any, dim: Any, unbiased: bool | None, keepdim: bool, correction: Any) -> Any:
+    of_var, of_mean = gs
+    parts = [] if of_var is None else [_var_input(of_var, input, dim, unbiased, keepdim, correction)]
+    return _with_mean(parts, of_mean, input, dim, keepdim)
+
+
+def _with_mean(parts: list[Any], of_mean: Any, input: Any, dim: Any, keepdim: bool) -> Any:
+    """The gradient of the input, by its parts and the gradient of its mean, which may be None."""
+    if of_mean is not None:
+        each = of_mean * (1 / (_count(input.shape, dim) or math.nan))
+        parts.append(expand_gradient(each, input.shape, dim, keepdim))
+    return parts[0] if len(parts) == 1 else parts[0] + parts[1]
+
+
+var_mean.works_in(forward=2, backward=2)
+var_mean.grad(input=_var_mean_input)
+
+
+@op(outputs=("std", "mean"), unfilled_outputs=(0, 1), cost=12)
 def std_mean(
+    xp: Any,
     input: Array,
     dim: Ints | None = None,
     unbiased: bool | None = None,
@@ -248,6 +272,18 @@ def std_mean(
 ) -> Array:
     """Standard deviation and mean (torch.std_mean)."""
     return std(input, dim, unbiased, keepdim, correction=correction), mean(input, dim, keepdim)
+
+
+def _std_mean_input(
+    gs: Any, input: Any, out0: Any, dim: Any, unbiased: bool | None, keepdim: bool, correction: Any
+) -> Any:
+    of_std, of_mean = gs
+    parts = [] if of_std is None else [_std_input(of_std, input, out0, dim, unbiased, keepdim, correction)]
+    return _with_mean(parts, of_mean, input, dim, keepdim)
+
+
+std_mean.works_in(forward=2, backward=2)
+std_mean.grad(input=_std_mean_input)
 
 
 # Extremes. Over several dimensions, or all, ties share the gradient; along one `dim` the returned index receives it.

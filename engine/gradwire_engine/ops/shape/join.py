@@ -25,6 +25,7 @@ from gradwire_engine.ops.shape.shape import (
     split,
     transpose,
     unbind,
+    unsafe_split,
     unsqueeze,
 )
 
@@ -100,6 +101,7 @@ def _cat_parts(g: Any, tensors_meta: Sequence[Any], dim: int) -> list[Any]:
 cat.bounds_results(joined)
 cat.grad(tensors=_cat_parts).tangent("linear")
 split.grad(tensor=lambda gs, dim: cat(list(gs), dim)).tangent("linear")
+unsafe_split.grad(tensor=lambda gs, dim: cat(list(gs), dim)).tangent("linear")
 
 
 def _stack_on_gpu(loops: Loops, xp: Any, tensors: list[Array], dim: int = 0) -> Array | None:

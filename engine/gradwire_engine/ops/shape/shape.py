@@ -523,17 +523,49 @@ def _(tensor: Array, split_size_or_sections: int, dim: int = 0) -> Any: ...
 def _(tensor: Array, split_size_or_sections: Ints, dim: int = 0) -> Any: ...
 
 
+@op(
+    view="unsafe",
+    outputs=("...",),
+    node=lambda tensor, by, dim: "UnsafeSplitBackward0" if isinstance(by, int) else "UnsafeSplitWithSizesBackward0",
+    cost=counted(_split_cost, 3.0, 1 << 14),
+)
+def unsafe_split(xp: Any, tensor: Array, split_size: Ints, dim: int = 0) -> Array:
+    """Like split, but the parts may be changed in place, each with its own version (torch.unsafe_split).
+
+    They share memory with the tensor, and are no views for backward: it takes neither the tensor nor another part for
+    changed.
+    """
+    parts: Array = split.function(xp, tensor, split_size, dim)
+    return parts
+
+
+@composite(outputs=("...",))
+def unsafe_split_with_sizes(input: Array, split_sizes: Ints, dim: int = 0) -> Any:
+    """Like split_with_sizes, as unsafe_split does (torch.unsafe_split_with_sizes)."""
+    return unsafe_split(input, list(ints(split_sizes)), dim)
+
+
+@composite(outputs=("...",))
+def unsafe_chunk(input: Array, chunks: int, dim: int = 0) -> Any:
+    """Like chunk, as unsafe_split does (torch.unsafe_chunk)."""
+    return unsafe_split(input, _chunk_size(input, chunks, dim), dim)
+
+
 @composite(outputs=("...",), views="always")
 def chunk(input: Array, chunks: int, dim: int = 0) -> Array:
     """Split into at most `chunks` parts of equal size, the last maybe smaller (torch.chunk)."""
+    return split(input, _chunk_size(input, chunks, dim), dim)
+
+
+def _chunk_size(input: Array, chunks: int, dim: int) -> Any:
+    """Size of each chunk but the last; all sizes if they are 0. Raises EngineError: RUNTIME."""
     if not input.ndim:
         raise EngineError(Reason.RUNTIME, "chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
         raise EngineError(Reason.RUNTIME, f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     dim = normalize_dim(dim, input.ndim)
     check_count("chunk", 0 if input.shape[dim] else chunks)
-    size = -(-input.shape[dim] // chunks)
-    return split(input, size, dim) if size else split(input, [0] * chunks, dim)
+    return -(-input.shape[dim] // chunks) or [0] * chunks
 
 
 @op(view="multiple", cost=counted(_unbound_cost, 3.0, 1 << 14))

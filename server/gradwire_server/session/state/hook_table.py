@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradwire_engine import Backward, Gradients
+from gradwire_engine.autograd.backward_pass import BackwardPass
 from gradwire_engine.autograd.checkpoints import Region, RegionStart
 from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_server.common.errors import Refusal
@@ -22,7 +22,7 @@ SUSPENDED_SECONDS = 3600.0
 class SuspendedBackward:
     """A backward that waits for its client: the callback for its end, its number, and since when it waits."""
 
-    run: Backward | Gradients
+    run: BackwardPass
     finish: Callable[[Any], None]
     number: int = 0
     since: float = field(default_factory=time.monotonic)

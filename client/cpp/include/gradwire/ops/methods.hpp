@@ -184,13 +184,16 @@ struct UniqueConsecutiveOptions;
 struct UniqueConsecutiveInverseOptions;
 struct UniqueConsecutiveCountsOptions;
 struct UniqueConsecutiveInverseCountsOptions;
+struct UnsafeChunkOptions;
+struct UnsafeSplitOptions;
+struct UnsafeSplitWithSizesOptions;
 struct VarOptions;
 struct VarMeanOptions;
 struct ZerosOptions;
 struct ZerosLikeOptions;
 
 /// ListOpsResponse.hash of the ops below.
-inline constexpr char ops_hash[] = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5";
+inline constexpr char ops_hash[] = "62effd2b53e3fe3e70fb3a8df785aebddf79d449f88df7d4a6c5e3389710e84d";
 
 namespace detail {
 
@@ -1299,6 +1302,21 @@ class TensorMethods {
     std::tuple<Tensor, Tensor, Tensor> unique_consecutive_inverse_counts() const;
     /// Is unique_consecutive_inverse_counts() with options.
     std::tuple<Tensor, Tensor, Tensor> unique_consecutive_inverse_counts(const UniqueConsecutiveInverseCountsOptions& options) const;
+    /// Like chunk, as unsafe_split does (torch.unsafe_chunk).
+    /// Waits, because only the answer has the number of results.
+    std::vector<Tensor> unsafe_chunk(std::int64_t chunks) const;
+    /// Is unsafe_chunk() with options.
+    std::vector<Tensor> unsafe_chunk(std::int64_t chunks, const UnsafeChunkOptions& options) const;
+    /// Like split, but the parts may be changed in place, each with its own version (torch.unsafe_split).
+    /// Waits, because only the answer has the number of results.
+    std::vector<Tensor> unsafe_split(const Integers& split_size) const;
+    /// Is unsafe_split() with options.
+    std::vector<Tensor> unsafe_split(const Integers& split_size, const UnsafeSplitOptions& options) const;
+    /// Like split_with_sizes, as unsafe_split does (torch.unsafe_split_with_sizes).
+    /// Waits, because only the answer has the number of results.
+    std::vector<Tensor> unsafe_split_with_sizes(const Integers& split_sizes) const;
+    /// Is unsafe_split_with_sizes() with options.
+    std::vector<Tensor> unsafe_split_with_sizes(const Integers& split_sizes, const UnsafeSplitWithSizesOptions& options) const;
     /// Insert a dimension of size 1 at `dim` (torch.unsqueeze).
     Tensor unsqueeze(std::int64_t dim) const;
     /// Variance over `dim`, or all dimensions; the divisor is the count minus `correction`, by default 1 (torch.var).

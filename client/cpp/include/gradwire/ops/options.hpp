@@ -1069,6 +1069,21 @@ struct UniqueConsecutiveCountsOptions {
 struct UniqueConsecutiveInverseCountsOptions {
     std::optional<std::int64_t> dim{};
 };
+/// What unsafe_chunk() can do without.
+struct UnsafeChunkOptions {
+    /// Default: 0.
+    std::optional<std::int64_t> dim{};
+};
+/// What unsafe_split() can do without.
+struct UnsafeSplitOptions {
+    /// Default: 0.
+    std::optional<std::int64_t> dim{};
+};
+/// What unsafe_split_with_sizes() can do without.
+struct UnsafeSplitWithSizesOptions {
+    /// Default: 0.
+    std::optional<std::int64_t> dim{};
+};
 /// What var() can do without.
 struct VarOptions {
     Integers dim{};

@@ -6,7 +6,7 @@ import java.util.function.Consumer;
 /** Methods of {@link Session} that make tensors from no others. */
 public abstract class SessionOps {
   /** ListOpsResponse.hash of the ops of this version. */
-  public static final String OPS_HASH = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5";
+  public static final String OPS_HASH = "62effd2b53e3fe3e70fb3a8df785aebddf79d449f88df7d4a6c5e3389710e84d";
 
   SessionOps() {}
 

@@ -3447,6 +3447,60 @@ public abstract class TensorOps {
     return new Results.OutputInverseIndicesCounts(made[0], made[1], made[2]);
   }
 
+  /**
+   * Like chunk, as unsafe_split does (torch.unsafe_chunk).
+   * Waits, since only the answer has the list's length.
+   */
+  public List<Tensor> unsafeChunk(long chunks) {
+    return new Call(null, "unsafe_chunk").tensor("", (Tensor) this).integer("", chunks).list();
+  }
+
+  /**
+   * Like chunk, as unsafe_split does (torch.unsafe_chunk).
+   * Waits, since only the answer has the list's length.
+   */
+  public List<Tensor> unsafeChunk(long chunks, Consumer<UnsafeChunkOptions> options) {
+    Call call = new Call(null, "unsafe_chunk").tensor("", (Tensor) this).integer("", chunks);
+    options.accept(new UnsafeChunkOptions(call));
+    return call.list();
+  }
+
+  /**
+   * Like split, but the parts may be changed in place, each with its own version (torch.unsafe_split).
+   * Waits, since only the answer has the list's length.
+   */
+  public List<Tensor> unsafeSplit(long... splitSize) {
+    return new Call(null, "unsafe_split").tensor("", (Tensor) this).integers("", splitSize).list();
+  }
+
+  /**
+   * Like split, but the parts may be changed in place, each with its own version (torch.unsafe_split).
+   * Waits, since only the answer has the list's length.
+   */
+  public List<Tensor> unsafeSplit(long[] splitSize, Consumer<UnsafeSplitOptions> options) {
+    Call call = new Call(null, "unsafe_split").tensor("", (Tensor) this).integers("", splitSize);
+    options.accept(new UnsafeSplitOptions(call));
+    return call.list();
+  }
+
+  /**
+   * Like split_with_sizes, as unsafe_split does (torch.unsafe_split_with_sizes).
+   * Waits, since only the answer has the list's length.
+   */
+  public List<Tensor> unsafeSplitWithSizes(long... splitSizes) {
+    return new Call(null, "unsafe_split_with_sizes").tensor("", (Tensor) this).integers("", splitSizes).list();
+  }
+
+  /**
+   * Like split_with_sizes, as unsafe_split does (torch.unsafe_split_with_sizes).
+   * Waits, since only the answer has the list's length.
+   */
+  public List<Tensor> unsafeSplitWithSizes(long[] splitSizes, Consumer<UnsafeSplitWithSizesOptions> options) {
+    Call call = new Call(null, "unsafe_split_with_sizes").tensor("", (Tensor) this).integers("", splitSizes);
+    options.accept(new UnsafeSplitWithSizesOptions(call));
+    return call.list();
+  }
+
   /** Insert a dimension of size 1 at `dim` (torch.unsqueeze). */
   public Tensor unsqueeze(long dim) {
     return new Call(null, "unsqueeze").tensor("", (Tensor) this).integer("", dim).one();
@@ -5810,6 +5864,51 @@ public abstract class TensorOps {
 
     /** Sets dim; unset by default. */
     public UniqueOptions dim(long value) {
+      call.integer("dim", value);
+      return this;
+    }
+  }
+
+  /** What UnsafeChunk can do without. */
+  public static final class UnsafeChunkOptions {
+    private final Call call;
+
+    UnsafeChunkOptions(Call call) {
+      this.call = call;
+    }
+
+    /** Default 0. */
+    public UnsafeChunkOptions dim(long value) {
+      call.integer("dim", value);
+      return this;
+    }
+  }
+
+  /** What UnsafeSplit can do without. */
+  public static final class UnsafeSplitOptions {
+    private final Call call;
+
+    UnsafeSplitOptions(Call call) {
+      this.call = call;
+    }
+
+    /** Default 0. */
+    public UnsafeSplitOptions dim(long value) {
+      call.integer("dim", value);
+      return this;
+    }
+  }
+
+  /** What UnsafeSplitWithSizes can do without. */
+  public static final class UnsafeSplitWithSizesOptions {
+    private final Call call;
+
+    UnsafeSplitWithSizesOptions(Call call) {
+      this.call = call;
+    }
+
+    /** Default 0. */
+    public UnsafeSplitWithSizesOptions dim(long value) {
       call.integer("dim", value);
       return this;
     }
