@@ -6,6 +6,8 @@ It never waits if its result is known beforehand and the server cannot refuse it
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from gradwire._base.call_site import find_call_site
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from gradwire._proxy.protocols import RecorderProtocol, SessionProtocol
 
 Read = Callable[[service_pb2.Result], tuple[Spec, ...]]
+CallSite = tuple[CodeType, int]
 # Templates of commands that differ in ids alone, by name, number of ids and flag.
 _TEMPLATES: dict[tuple[str, int, bool | None], Template | None] = {}
 
@@ -31,27 +34,30 @@ def run(
     values: Sequence[Value],
     build: Build,
     read: Read | None = None,
-    told: tuple[Spec, ...] | None = None,
+    told: Callable[[], tuple[Spec, ...] | None] | None = None,
+    call_site: CallSite | None = None,
 ) -> tuple[Spec, ...] | None:
     """Run a command, and return the specs that `read` takes from its result, or those in the memo.
 
     `build` makes the command from the values; `key` holds everything else that it depends on. Returns None if `read`
-    finds no specs, which is not stored in the memo. `told` are the specs if they are certain, as is that the server
-    does not refuse the command.
+    finds no specs, which is not stored in the memo. `told` gives the specs if they are certain, as is that the server
+    does not refuse the command. `call_site` is the user's, if it is known.
     """
-    call_site = find_call_site()
+    call_site = call_site or find_call_site()
     full = (name, id(call_site[0]), call_site[1], *key)
     entry = session.memo.get(full)
     if entry is not None and entry.template is not None:
         session.post(entry.template.fill(values), entry)
         return entry.specs
     if told is not None and session.recorder is None and not session.every_call_waits and full not in session.models:
-        session.raise_if_unusable()
-        entry = MemoEntry(full, name, call_site, _template(name, key, values, build), told)
-        if entry.template is not None:
+        specs = told()
+        template = None if specs is None else _template(name, key, values, build)
+        if specs is not None and template is not None:
+            session.raise_if_unusable()
+            entry = MemoEntry(full, name, call_site, template, specs)
             session.remember(entry)
             repeat(session, entry, values)
-            return told
+            return specs
     names_gradient = read is _read_gradient
     recorder = session.recorder if name == "set_grad" or names_gradient else None
     known = None if recorder is None else recorder.known_answer(full, values)
@@ -82,6 +88,11 @@ def _template(name: str, key: tuple[Any, ...], values: Sequence[Value], build: B
     if form not in _TEMPLATES:
         _TEMPLATES[form] = make_template(build, values)
     return _TEMPLATES[form]
+
+
+def _told_of_ordinary(target: Handle) -> tuple[()] | None:
+    """What a command that gives no specs tells of an ordinary tensor."""
+    return () if _is_ordinary(target._spec) else None
 
 
 def _is_ordinary(spec: Spec) -> bool:
@@ -149,7 +160,7 @@ def set_requires_grad(target: Handle, flag: bool) -> None:
         request = commands_pb2.SetRequiresGradRequest(tensor=int(values[0]), requires_grad=flag)
         return service_pb2.Command(set_requires_grad=request)
 
-    told = () if _is_ordinary(target._spec) else None
+    told = partial(_told_of_ordinary, target)
     run(target._session, "set_requires_grad", (flag, _kind(target)), [target._id], build, told=told)
 
 
@@ -164,18 +175,24 @@ def retain_grad(target: Handle) -> None:
 
 def set_grad(target: Handle, grad: Handle | None) -> None:
     """Set or clear a gradient on the server."""
-
-    def build(values: Sequence[Value]) -> service_pb2.Command:
-        return service_pb2.Command(
-            set_grad=commands_pb2.SetGradRequest(tensor=int(values[0]), grad=int(values[1]) if len(values) > 1 else 0)
-        )
-
     if grad is None:
-        told = () if _is_ordinary(target._spec) else None
-        run(target._session, "set_grad", (_kind(target),), [target._id], build, told=told)
+        clear_grad(target)
     else:
         session = common_session("set_grad", (target, grad))
-        run(session, "set_grad", (target._spec, grad._spec), [target._id, grad._id], build)
+        run(session, "set_grad", (target._spec, grad._spec), [target._id, grad._id], _setting_of_grad)
+
+
+def clear_grad(target: Handle, call_site: CallSite | None = None) -> None:
+    """Clear a gradient on the server. `call_site` is the user's, if it is known."""
+    told = partial(_told_of_ordinary, target)
+    key = (_kind(target),)
+    run(target._session, "set_grad", key, [target._id], _setting_of_grad, told=told, call_site=call_site)
+
+
+def _setting_of_grad(values: Sequence[Value]) -> service_pb2.Command:
+    return service_pb2.Command(
+        set_grad=commands_pb2.SetGradRequest(tensor=int(values[0]), grad=int(values[1]) if len(values) > 1 else 0)
+    )
 
 
 def set_data(target: Handle, source: Handle) -> Spec:
@@ -191,7 +208,7 @@ def set_data(target: Handle, source: Handle) -> Spec:
     one, other = target._spec, source._spec
     alike = one.dtype is other.dtype and one.shape == other.shape and one.strides == other.strides
     told = (one,) if alike and _is_ordinary(one) and other.device_name == "cpu" and not _is_special(other) else None
-    found = run(session, "set_data", (one, other), [target._id, source._id], build, read, told)
+    found = run(session, "set_data", (one, other), [target._id, source._id], build, read, lambda: told)
     assert found is not None
     return found[0]
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradwire._compile.recorded_run import RECORDING, LeafGradients, run_recorded
-from gradwire._compile.recorder import RecordedProgram, Recorder
+from gradwire._compile.recorder import KnownAnswers, RecordedProgram, Recorder
 from gradwire._compile.recordings import run_program
 from gradwire._graph import commands
 from gradwire._graph.sparse_gradients import sparse_part
@@ -132,6 +132,7 @@ def _record(
     """Make a step and keep it as a program, if it may be one."""
     with RECORDING:
         recorder = Recorder(session)
+        recorder.known = KnownAnswers(session, session.memo)  # the last step made the same calls
         held = [param for group in optimizer.param_groups for param in group["params"]]
         held += [value for each in optimizer.state.values() for value in each.values() if isinstance(value, Handle)]
         recorder.handles.update((handle._id, handle) for handle in held)
