@@ -5,7 +5,7 @@ It never waits if its result is known beforehand and the server cannot refuse it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from types import CodeType
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from gradwire._base.call_site import find_call_site
 from gradwire._base.errors import two_sessions
 from gradwire._base.watching import unwatched
-from gradwire._proxy.handle import Handle
+from gradwire._proxy.handle import PRESENT, Handle
 from gradwire._proxy.memo import MemoEntry, Spec, read_spec
 from gradwire._transport.wire import Build, Template, Value, make_template
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
@@ -84,7 +84,7 @@ def run(
 
 def _template(name: str, key: tuple[Any, ...], values: Sequence[Value], build: Build) -> Template | None:
     """The template of a command in which nothing but ids and a flag varies."""
-    form = name, len(values), key[0] if type(key[0]) is bool else None
+    form = name, len(values), key[0] if key and type(key[0]) is bool else None
     if form not in _TEMPLATES:
         _TEMPLATES[form] = make_template(build, values)
     return _TEMPLATES[form]
@@ -219,14 +219,42 @@ def name_grad(target: Handle, tensor_id: int, known: bool) -> Spec | None:
     `known` says that the gradient exists, so the memo may supply its spec.
     """
 
-    def build(values: Sequence[Value]) -> service_pb2.Command:
-        return service_pb2.Command(grad=commands_pb2.GradRequest(tensor=int(values[0]), id=int(values[1])))
-
+    values = [target._id, tensor_id]
     if known:
-        found = run(target._session, "grad", (target._spec,), [target._id, tensor_id], build, _read_gradient)
+        found = run(target._session, "grad", (target._spec,), values, _naming_of_grad, _read_gradient)
     else:
-        found = _read_gradient(target._session.wait(build([target._id, tensor_id]), (tensor_id,)))
+        found = _read_gradient(target._session.wait(_naming_of_grad(values), (tensor_id,)))
     return found[0] if found else None
+
+
+def name_grads(session: SessionProtocol, targets: Iterable[Handle]) -> list[tuple[Handle, int, Spec]]:
+    """Name the gradients that exist and of which no answer is known, in one round trip; return them, with new ids.
+
+    Of tensors that are described alike, one is asked for: the memo then knows the others, as after `name_grad`.
+    """
+    call_site = find_call_site()
+    unknown: dict[tuple[Any, ...], Handle] = {}
+    for target in targets:
+        key = ("grad", id(call_site[0]), call_site[1], target._spec)
+        if target._grad is PRESENT and key not in session.memo:
+            unknown.setdefault(key, target)
+    numbers = [next(session.ids) for _ in unknown]
+    named = [(key, target, number) for (key, target), number in zip(unknown.items(), numbers, strict=True)]
+    answers = [session.issue(_naming_of_grad([target._id, number])) for _, target, number in named]
+    try:
+        found = [_read_gradient(answer()) for answer in answers]
+    except BaseException:
+        session.released.extend(numbers)
+        raise
+    template = _template("grad", (), [0, 0], _naming_of_grad)
+    for (key, _, _), specs in zip(named, found, strict=True):
+        if specs and template is not None:
+            session.remember(MemoEntry(key, "grad", call_site, template, specs))
+    return [(target, number, specs[0]) for (_, target, number), specs in zip(named, found, strict=True) if specs]
+
+
+def _naming_of_grad(values: Sequence[Value]) -> service_pb2.Command:
+    return service_pb2.Command(grad=commands_pb2.GradRequest(tensor=int(values[0]), id=int(values[1])))
 
 
 def _read_gradient(result: service_pb2.Result) -> tuple[Spec, ...]:
