@@ -42,6 +42,28 @@ def test_steps_wait_for_nothing_once_they_have_succeeded(text, deferring, monkey
     assert loss.isfinite()
 
 
+def test_the_first_step_asks_for_all_gradients_in_one_round_trip(deferring, monkeypatch):
+    """Gradients of tensors that are described alike are asked for once, and absent ones stay None."""
+    shapes = [(2, 3), (4,), (2, 3), (5, 1), (4,), (6,)]
+    params = [gw.ones(shape, requires_grad=True) for shape in shapes]
+    unused = gw.ones(2, requires_grad=True)
+    sum((param * param).sum() for param in params).backward()
+    optimizer = gw.optim.SGD([*params, unused], lr=0.25)
+    asked, send = [], deferring._retransmission.send
+
+    def watched(batch):
+        asked.append(sum(type(record).__name__ == "Waiter" for record in batch.records))
+        send(batch)
+
+    monkeypatch.setattr(deferring._retransmission, "send", watched)
+    optimizer.step()
+    assert [number for number in asked if number] == [4]
+    for param, shape in zip(params, shapes, strict=True):
+        assert param.grad.tolist() == gw.full(shape, 2.0).tolist()
+        assert param.tolist() == gw.full(shape, 0.5).tolist()
+    assert unused.grad is None
+
+
 def test_a_scheduled_learning_rate_waits_for_nothing(deferring, monkeypatch):
     w = gw.ones(3, requires_grad=True)
     optimizer = gw.optim.SGD([w], lr=1.0)

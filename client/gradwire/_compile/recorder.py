@@ -44,10 +44,14 @@ class Varying(float):
 
 
 class KnownAnswers:
-    """Answers that commands have had in recorded calls of one session, for further ones with the same key or model."""
+    """Answers that commands have had in recorded calls of one session, for further ones with the same key or model.
 
-    def __init__(self, session: SessionProtocol) -> None:
+    `earlier` is the session's memo, if what it has of calls that were not recorded may be used.
+    """
+
+    def __init__(self, session: SessionProtocol, earlier: Mapping[tuple[Any, ...], MemoEntry] | None = None) -> None:
         self._session = weakref.ref(session)
+        self.earlier = earlier or {}
         self.answers: dict[tuple[Any, ...], MemoEntry] = {}
         self.models: dict[tuple[Any, ...], Model] = {}
         self.plain_gradients: set[object] = set()
@@ -230,8 +234,8 @@ class Recorder:
         """What a command with this key and these values gives; None if it must wait."""
         if self.known is None or self.must_wait:
             return None
-        found = self.known.answers.get(key)
-        if found is None or any(values[place] != value for place, value in found.fixed):
+        found = self.known.answers.get(key) or self.known.earlier.get(key)
+        if found is None or found.warning or found.same or any(values[place] != value for place, value in found.fixed):
             return None
         return found
 

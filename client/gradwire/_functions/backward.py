@@ -307,6 +307,8 @@ def _by_values(roots: Any, gradients: Any, sparse: SparseGradients) -> tuple[Any
 
     A sparse gradient of a dense leaf is added to `sparse`, and its root left out.
     """
+    if gradients is None and isinstance(roots, Tensor) and not isinstance(roots, StoredValues):
+        return roots, None  # the common case
     tensors = list(roots) if isinstance(roots, (list, tuple)) else [roots]
     given = list(gradients) if isinstance(gradients, (list, tuple)) else [gradients] * len(tensors)
     if not any(isinstance(each, StoredValues) for each in (*tensors, *given)) or len(given) != len(tensors):

@@ -5,13 +5,15 @@ It never waits if its result is known beforehand and the server cannot refuse it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from gradwire._base.call_site import find_call_site
 from gradwire._base.errors import two_sessions
 from gradwire._base.watching import unwatched
-from gradwire._proxy.handle import Handle
+from gradwire._proxy.handle import PRESENT, Handle
 from gradwire._proxy.memo import MemoEntry, Spec, read_spec
 from gradwire._transport.wire import Build, Template, Value, make_template
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from gradwire._proxy.protocols import RecorderProtocol, SessionProtocol
 
 Read = Callable[[service_pb2.Result], tuple[Spec, ...]]
+CallSite = tuple[CodeType, int]
 # Templates of commands that differ in ids alone, by name, number of ids and flag.
 _TEMPLATES: dict[tuple[str, int, bool | None], Template | None] = {}
 
@@ -31,27 +34,30 @@ def run(
     values: Sequence[Value],
     build: Build,
     read: Read | None = None,
-    told: tuple[Spec, ...] | None = None,
+    told: Callable[[], tuple[Spec, ...] | None] | None = None,
+    call_site: CallSite | None = None,
 ) -> tuple[Spec, ...] | None:
     """Run a command, and return the specs that `read` takes from its result, or those in the memo.
 
     `build` makes the command from the values; `key` holds everything else that it depends on. Returns None if `read`
-    finds no specs, which is not stored in the memo. `told` are the specs if they are certain, as is that the server
-    does not refuse the command.
+    finds no specs, which is not stored in the memo. `told` gives the specs if they are certain, as is that the server
+    does not refuse the command. `call_site` is the user's, if it is known.
     """
-    call_site = find_call_site()
+    call_site = call_site or find_call_site()
     full = (name, id(call_site[0]), call_site[1], *key)
     entry = session.memo.get(full)
     if entry is not None and entry.template is not None:
         session.post(entry.template.fill(values), entry)
         return entry.specs
     if told is not None and session.recorder is None and not session.every_call_waits and full not in session.models:
-        session.raise_if_unusable()
-        entry = MemoEntry(full, name, call_site, _template(name, key, values, build), told)
-        if entry.template is not None:
+        specs = told()
+        template = None if specs is None else _template(name, key, values, build)
+        if specs is not None and template is not None:
+            session.raise_if_unusable()
+            entry = MemoEntry(full, name, call_site, template, specs)
             session.remember(entry)
             repeat(session, entry, values)
-            return told
+            return specs
     names_gradient = read is _read_gradient
     recorder = session.recorder if name == "set_grad" or names_gradient else None
     known = None if recorder is None else recorder.known_answer(full, values)
@@ -78,10 +84,15 @@ def run(
 
 def _template(name: str, key: tuple[Any, ...], values: Sequence[Value], build: Build) -> Template | None:
     """The template of a command in which nothing but ids and a flag varies."""
-    form = name, len(values), key[0] if type(key[0]) is bool else None
+    form = name, len(values), key[0] if key and type(key[0]) is bool else None
     if form not in _TEMPLATES:
         _TEMPLATES[form] = make_template(build, values)
     return _TEMPLATES[form]
+
+
+def _told_of_ordinary(target: Handle) -> tuple[()] | None:
+    """What a command that gives no specs tells of an ordinary tensor."""
+    return () if _is_ordinary(target._spec) else None
 
 
 def _is_ordinary(spec: Spec) -> bool:
@@ -149,7 +160,7 @@ def set_requires_grad(target: Handle, flag: bool) -> None:
         request = commands_pb2.SetRequiresGradRequest(tensor=int(values[0]), requires_grad=flag)
         return service_pb2.Command(set_requires_grad=request)
 
-    told = () if _is_ordinary(target._spec) else None
+    told = partial(_told_of_ordinary, target)
     run(target._session, "set_requires_grad", (flag, _kind(target)), [target._id], build, told=told)
 
 
@@ -164,18 +175,24 @@ def retain_grad(target: Handle) -> None:
 
 def set_grad(target: Handle, grad: Handle | None) -> None:
     """Set or clear a gradient on the server."""
-
-    def build(values: Sequence[Value]) -> service_pb2.Command:
-        return service_pb2.Command(
-            set_grad=commands_pb2.SetGradRequest(tensor=int(values[0]), grad=int(values[1]) if len(values) > 1 else 0)
-        )
-
     if grad is None:
-        told = () if _is_ordinary(target._spec) else None
-        run(target._session, "set_grad", (_kind(target),), [target._id], build, told=told)
+        clear_grad(target)
     else:
         session = common_session("set_grad", (target, grad))
-        run(session, "set_grad", (target._spec, grad._spec), [target._id, grad._id], build)
+        run(session, "set_grad", (target._spec, grad._spec), [target._id, grad._id], _setting_of_grad)
+
+
+def clear_grad(target: Handle, call_site: CallSite | None = None) -> None:
+    """Clear a gradient on the server. `call_site` is the user's, if it is known."""
+    told = partial(_told_of_ordinary, target)
+    key = (_kind(target),)
+    run(target._session, "set_grad", key, [target._id], _setting_of_grad, told=told, call_site=call_site)
+
+
+def _setting_of_grad(values: Sequence[Value]) -> service_pb2.Command:
+    return service_pb2.Command(
+        set_grad=commands_pb2.SetGradRequest(tensor=int(values[0]), grad=int(values[1]) if len(values) > 1 else 0)
+    )
 
 
 def set_data(target: Handle, source: Handle) -> Spec:
@@ -191,7 +208,7 @@ def set_data(target: Handle, source: Handle) -> Spec:
     one, other = target._spec, source._spec
     alike = one.dtype is other.dtype and one.shape == other.shape and one.strides == other.strides
     told = (one,) if alike and _is_ordinary(one) and other.device_name == "cpu" and not _is_special(other) else None
-    found = run(session, "set_data", (one, other), [target._id, source._id], build, read, told)
+    found = run(session, "set_data", (one, other), [target._id, source._id], build, read, lambda: told)
     assert found is not None
     return found[0]
 
@@ -202,14 +219,42 @@ def name_grad(target: Handle, tensor_id: int, known: bool) -> Spec | None:
     `known` says that the gradient exists, so the memo may supply its spec.
     """
 
-    def build(values: Sequence[Value]) -> service_pb2.Command:
-        return service_pb2.Command(grad=commands_pb2.GradRequest(tensor=int(values[0]), id=int(values[1])))
-
+    values = [target._id, tensor_id]
     if known:
-        found = run(target._session, "grad", (target._spec,), [target._id, tensor_id], build, _read_gradient)
+        found = run(target._session, "grad", (target._spec,), values, _naming_of_grad, _read_gradient)
     else:
-        found = _read_gradient(target._session.wait(build([target._id, tensor_id]), (tensor_id,)))
+        found = _read_gradient(target._session.wait(_naming_of_grad(values), (tensor_id,)))
     return found[0] if found else None
+
+
+def name_grads(session: SessionProtocol, targets: Iterable[Handle]) -> list[tuple[Handle, int, Spec]]:
+    """Name the gradients that exist and of which no answer is known, in one round trip; return them, with new ids.
+
+    Of tensors that are described alike, one is asked for: the memo then knows the others, as after `name_grad`.
+    """
+    call_site = find_call_site()
+    unknown: dict[tuple[Any, ...], Handle] = {}
+    for target in targets:
+        key = ("grad", id(call_site[0]), call_site[1], target._spec)
+        if target._grad is PRESENT and key not in session.memo:
+            unknown.setdefault(key, target)
+    numbers = [next(session.ids) for _ in unknown]
+    named = [(key, target, number) for (key, target), number in zip(unknown.items(), numbers, strict=True)]
+    answers = [session.issue(_naming_of_grad([target._id, number])) for _, target, number in named]
+    try:
+        found = [_read_gradient(answer()) for answer in answers]
+    except BaseException:
+        session.released.extend(numbers)
+        raise
+    template = _template("grad", (), [0, 0], _naming_of_grad)
+    for (key, _, _), specs in zip(named, found, strict=True):
+        if specs and template is not None:
+            session.remember(MemoEntry(key, "grad", call_site, template, specs))
+    return [(target, number, specs[0]) for (_, target, number), specs in zip(named, found, strict=True) if specs]
+
+
+def _naming_of_grad(values: Sequence[Value]) -> service_pb2.Command:
+    return service_pb2.Command(grad=commands_pb2.GradRequest(tensor=int(values[0]), id=int(values[1])))
 
 
 def _read_gradient(result: service_pb2.Result) -> tuple[Spec, ...]:

@@ -379,14 +379,31 @@ def _foretold(
     specs = None if is_large(shapes) else foretell(shapes, op, args, kwargs, key[1])
     if specs is None:
         return None
+    fixed = _fixed_floats(op, args, kwargs)
+    model = _model(shapes, specs, key, op, args, kwargs, values, call_site, fixed)
+    if model is None or model[0].key in session.models:  # a None there: the server refused such a call
+        return None
+    session.remember_model(model[0])
+    return modelled(*model, key, op, call_site, specs, fixed)
+
+
+def _model(
+    shapes: Shapes,
+    specs: tuple[Spec, ...],
+    key: list[Any],
+    op: str,
+    args: tuple[Any, ...],
+    kwargs: _NamedValues,
+    values: list[Value],
+    call_site: tuple[CodeType, int],
+    fixed: tuple[tuple[int, float], ...],
+) -> tuple[Model, Sequence[int]] | None:
+    """The model of a call with these results, and the call's integers; None if it can have none."""
     outputs = [] if writes_in_place(op) else [*range(1, 1 + len(specs))]
     foreseen = foresee(shapes, key, op, args, kwargs, [*values, *outputs], partial(_command, op))
-    if foreseen is None or foreseen.key in session.models:  # a None there: the server refused such a call
+    if foreseen is None:
         return None
-    fixed = _fixed_floats(op, args, kwargs)
-    model = Model(foreseen.key, call_site, foreseen.pattern, specs, fixed)
-    session.remember_model(model)
-    return modelled(model, foreseen.integers, key, op, call_site, specs, fixed)
+    return Model(foreseen.key, call_site, foreseen.pattern, specs, fixed), foreseen.integers
 
 
 def _unwatched_call(*call: Any) -> Any:
@@ -414,10 +431,13 @@ def _recorded_answer(
         return None
     entry = infer(recorder.models, shapes, key, op, args, values, call_site, op not in WARNING_OPS)
     specs = None if entry is not None else foretell(shapes, op, args, kwargs, key[1])
-    if specs is not None:
-        fixed = _fixed_floats(op, args, kwargs)
-        entry = MemoEntry(tuple(key), op, call_site, None, specs, fixed, writes_in_place(op))
-    return entry
+    if specs is None:
+        return entry
+    fixed = _fixed_floats(op, args, kwargs)
+    model = None if is_large(shapes) else _model(shapes, specs, key, op, args, kwargs, values, call_site, fixed)
+    if model is None:
+        return MemoEntry(tuple(key), op, call_site, None, specs, fixed, writes_in_place(op))
+    return modelled(*model, key, op, call_site, specs, fixed)
 
 
 def _record_again(
@@ -433,6 +453,8 @@ def _record_again(
     """Apply an op in a recorded call whose results are known; do not wait for the answer."""
     ids = [] if entry.in_place else [next(session.ids) for _ in entry.specs]
     sent = [*values, *ids]
+    if entry.template is None and entry.model is not None and entry.model.pattern is not None:
+        entry.make_template()
     if entry.template is None:
         # Inferred. Its template serializes the next one.
         session.post_recorded(build(sent), entry)

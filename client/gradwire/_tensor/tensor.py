@@ -416,10 +416,7 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
         if value is None:
-            set_sparse_part(self, None)
-            if self._grad is not None:
-                commands.set_grad(self, None)
-                self._grad = None
+            self._clear_grad()
             return
         _check_grad(self, value)
         if is_sparse(value):
@@ -433,6 +430,13 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     @grad.deleter
     def grad(self) -> None:
         self.grad = None
+
+    def _clear_grad(self, call_site: commands.CallSite | None = None) -> None:
+        """Drop the gradient. `call_site` is the user's, if it is known."""
+        set_sparse_part(self, None)
+        if self._grad is not None:
+            commands.clear_grad(self, call_site)
+            self._grad = None
 
     def backward(
         self,

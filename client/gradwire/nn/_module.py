@@ -11,11 +11,12 @@ import itertools
 import textwrap
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import gradwire.nn._state as _state
 from gradwire._base import dtypes
+from gradwire._base.call_site import find_call_site
 from gradwire._base.errors import refuse
 from gradwire._base.modes import no_grad
 from gradwire._graph.hooks import RemovableHandle, add_hook
@@ -500,8 +501,7 @@ class Module(_state.StateHooks):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop every parameter's gradient, or with `set_to_none=False` fill it with zeros."""
-        for param in self.parameters():
-            clear_grad(param, set_to_none)
+        clear_grads(self.parameters(), set_to_none)
 
     # Moving and casting.
 
@@ -629,11 +629,20 @@ def indented(text: str) -> str:
     return first if not rest else first + "\n" + textwrap.indent(rest[0], "  ", lambda line: True)
 
 
-def clear_grad(param: Tensor, set_to_none: bool) -> None:
-    """Drop a tensor's gradient, or detach it and fill it with zeros."""
-    if set_to_none:
-        param.grad = None
-    elif (grad := param.grad) is not None:
+def clear_grads(params: Iterable[Tensor], set_to_none: bool) -> None:
+    """Drop tensors' gradients, or detach each and fill it with zeros."""
+    call_site = find_call_site()
+    for param in params:
+        if not set_to_none:
+            _zero_grad(param)
+        elif type(param).grad is not Tensor.grad:  # a subclass sets gradients in its own way
+            param.grad = None
+        else:
+            param._clear_grad(call_site)
+
+
+def _zero_grad(param: Tensor) -> None:
+    if (grad := param.grad) is not None:
         if grad.grad_fn is not None:
             grad.detach_()
         else:

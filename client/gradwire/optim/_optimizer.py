@@ -24,7 +24,7 @@ from gradwire._graph.hooks import RemovableHandle, add_hook
 from gradwire._graph.sparse_gradients import is_sparse
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
-from gradwire.nn._module import clear_grad
+from gradwire.nn._module import clear_grads
 from gradwire.optim._plain_updates import runs_unwatched
 from gradwire.optim._steps import Steps
 
@@ -205,8 +205,7 @@ class Optimizer:
 
     def _clear_gradients(self, set_to_none: bool) -> None:
         for group in self.param_groups:
-            for param in group["params"]:
-                clear_grad(param, set_to_none)
+            clear_grads(group["params"], set_to_none)
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """Call `hook(optimizer, args, kwargs)` before each step; a result other than None replaces both.

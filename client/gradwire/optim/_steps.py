@@ -12,11 +12,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradwire._compile.recorded_run import RECORDING, LeafGradients, run_recorded
-from gradwire._compile.recorder import RecordedProgram, Recorder
+from gradwire._compile.recorder import KnownAnswers, RecordedProgram, Recorder
 from gradwire._compile.recordings import run_program
 from gradwire._graph import commands
 from gradwire._graph.sparse_gradients import sparse_part
 from gradwire._proxy.handle import UNKNOWN, Handle
+from gradwire._proxy.results import new_proxy
 from gradwire._transport.wire import Value
 from gradwire.v1 import programs_pb2, service_pb2
 
@@ -65,6 +66,7 @@ class Steps:
             self._program.run()
             return
         if step_state is None or step_state != self._last:
+            _name_gradients(session, optimizer)
             update()
             self._last = _step_state(optimizer)
             return
@@ -84,6 +86,13 @@ def _session_of(optimizer: Optimizer) -> SessionProtocol | None:
             if param._session is not found or not spec.is_leaf or spec.dtype.is_complex:
                 return None
     return found
+
+
+def _name_gradients(session: SessionProtocol, optimizer: Optimizer) -> None:
+    """Name the parameters' gradients at once, so that the first step does not wait for each."""
+    params = [param for group in optimizer.param_groups for param in group["params"] if sparse_part(param) is None]
+    for param, number, spec in commands.name_grads(session, params):
+        param._grad = new_proxy(session, number, spec)
 
 
 def _step_state(optimizer: Optimizer) -> StepState | None:
@@ -132,6 +141,7 @@ def _record(
     """Make a step and keep it as a program, if it may be one."""
     with RECORDING:
         recorder = Recorder(session)
+        recorder.known = KnownAnswers(session, session.memo)  # the last step made the same calls
         held = [param for group in optimizer.param_groups for param in group["params"]]
         held += [value for each in optimizer.state.values() for value in each.values() if isinstance(value, Handle)]
         recorder.handles.update((handle._id, handle) for handle in held)

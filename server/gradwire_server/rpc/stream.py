@@ -5,9 +5,10 @@ their answers. Two bounds limit what a stream holds. The client sends no more th
 beyond it, so excess bytes wait in the client's transport. No batch is submitted while more than RESPONSE_BYTES of
 ready answers wait for a slow reader.
 
-Waking a task costs about as much as a small batch. So an `ImmediateTransport` bypasses both tasks if nothing else is
+Waking a task costs about as much as a small batch. So an `ImmediateTransport` bypasses both tasks if they have nothing
 under way. It submits a batch on arrival and writes its answer as soon as that is ready. A computing thread of this
-process writes the answer itself, since waking the event loop costs that much again.
+process writes the answers itself, since waking the event loop costs that much again. It joins an answer without results
+to that of the next batch, if that has come.
 """
 
 import asyncio
@@ -116,13 +117,35 @@ _SMALL = 1 << 16  # most bytes of a message that is parsed on the event loop
 
 @dataclass(slots=True)
 class Batch:
-    """A submitted batch: its answer, its bytes, whether the client gets the answer, and whether that was written."""
+    """A submitted batch: its answer, its bytes, whether the client gets the answer, and whether that was written.
+
+    A computing thread may write the answers of `direct` batches, in their order: none whose `previous` is not written.
+    An answer that is `joined` to that of the `following` batch counts as written.
+    """
 
     answer: "asyncio.Future[bytes]" = field(init=False)
     size: int
     answered: bool
     traced: "TracedCall | None" = None
     written: bool = False
+    direct: bool = False
+    previous: "Batch | None" = None  # if it was unfinished
+    following: "Batch | None" = None  # if that is direct
+    joined: int = 0  # earlier batches that its answer answers too
+    joined_size: int = 0  # their bytes
+    finished: bool = False
+
+    def message(self, answer: bytes) -> bytes:
+        """The message of its answer."""
+        return _message(answer, self.size + self.joined_size, 1 + self.joined)
+
+    def join(self, answer: bytes) -> bool:
+        """Let the following batch's answer answer this one, too, if this one has no results; whether it does."""
+        following = self.following if 1 + self.joined < _MOST_JOINED else None
+        if following is None or len(answer) > _NO_RESULTS or not _is_empty(answer):
+            return False
+        following.joined, following.joined_size = 1 + self.joined, self.size + self.joined_size
+        return True
 
     def ready(self) -> int:
         """Bytes of the answer, if it is ready to be written."""
@@ -307,12 +330,16 @@ class Stream:
         if traced is not None:
             body += REQUEST_TIMINGS
         batch = Batch(size, answered, traced)
-        # Of earlier batches, the event loop may not know yet that their answers were written.
-        alone = not self._work.is_set() and all(each.written for each in self._batches)
-        immediate = self._immediate if alone and answered and traced is None else None
+        immediate = self._immediate if answered and traced is None and not self._work.is_set() else None
         at_once = None
-        if immediate is not None and immediate.has_sent_all():
+        if immediate is not None:
+            # Of earlier batches, the event loop may not know yet that their answers were written.
+            batch.previous = self._batches[-1] if self._batches else None
+            batch.direct = immediate.has_sent_all() if batch.previous is None else batch.previous.direct
+        if immediate is not None and batch.direct:
             at_once = partial(_write_from_thread, immediate, batch)
+            if batch.previous is not None and self.joins_answers:
+                batch.previous.following = batch
         # Raises Refusal if the session is gone.
         run = varint_field(_WRITER, self.writer) + body
         batch.answer = self.backend.call("Run", self.session_id, run, None, at_once)
@@ -320,24 +347,26 @@ class Stream:
         self._unanswered_bytes += size
         self._batches.append(batch)
         if immediate is not None:
-            batch.answer.add_done_callback(self._answered)
+            batch.answer.add_done_callback(partial(self._answered, batch))
         else:
             self._work.set()
 
-    def _answered(self, answer: "asyncio.Future[bytes]") -> None:
-        """Write the answer of a batch that came alone. If more came since, leave it to the writing task.
+    def _answered(self, batch: Batch, answer: "asyncio.Future[bytes]") -> None:
+        """Write the answer of a batch that came while the writing task had nothing to do, or leave it to that task.
 
         That task may have written it before this is called, and another batch may have come since.
         """
-        if self._work.is_set() or not self._batches or self._batches[0].answer is not answer:
+        if self._work.is_set() or batch.finished:
             return
-        assert self._immediate is not None
-        batch = self._batches[0]
-        succeeded = not answer.cancelled() and answer.exception() is None
-        if succeeded and (batch.written or self._immediate.try_write(_message(answer.result(), batch.size))):
+        succeeded = self._batches[0] is batch and not answer.cancelled() and answer.exception() is None
+        if succeeded and (batch.written or batch.join(answer.result()) or self._write_at_once(batch)):
             self._finish()
         else:
             self._work.set()
+
+    def _write_at_once(self, batch: Batch) -> bool:
+        assert self._immediate is not None
+        return self._immediate.try_write(batch.message(batch.answer.result()))
 
     async def _write(self) -> None:
         """Write answers in the order of their batches, and join those that may share a message."""
@@ -352,8 +381,8 @@ class Stream:
                 await batch.answer if batch.traced is None else await self.front.tracing(batch.traced, batch.answer)
             )
             if batch.answered and not batch.written:
-                joined, size = joined + 1, size + batch.size
-                if joined == _MOST_JOINED or not self._can_wait(answer):
+                joined, size = joined + 1 + batch.joined, size + batch.size + batch.joined_size
+                if joined >= _MOST_JOINED or not self._can_wait(answer):
                     await send(_message(answer, size, joined))
                     if self._over:
                         return
@@ -371,12 +400,14 @@ class Stream:
             self.joins_answers
             and len(answer) <= _NO_RESULTS
             and any(batch.answered for batch in islice(self._batches, 1, None))
-            and _has_no_results(service_pb2.RunResponse.FromString(answer))
+            and _is_empty(answer)
         )
 
     def _finish(self) -> None:
         """Remove the oldest batch: it is answered, or the stream has ended."""
-        size = self._batches.popleft().size
+        batch = self._batches.popleft()
+        size = batch.size
+        batch.finished, batch.previous = True, None
         self._unanswered_bytes -= size
         self.front.end(size)
         self._room.set()
@@ -389,12 +420,17 @@ def _message(answer: bytes, size: int, joined: int = 1) -> bytes:
 
 
 def _write_from_thread(immediate: ImmediateTransport, batch: Batch, answer: bytes) -> bool:
-    """Write the answer of a batch that came alone, in the thread that has computed it; whether it was written."""
-    batch.written = immediate.write_from_thread(_message(answer, batch.size))
+    """Write the answer of a direct batch, in the thread that has computed it; whether it was written or joined."""
+    previous, batch.previous = batch.previous, None
+    if previous is not None and not previous.written:
+        return False  # the event loop writes that answer, and then this one
+    batch.written = batch.join(answer) or immediate.write_from_thread(batch.message(answer))
     return batch.written
 
 
-def _has_no_results(response: service_pb2.RunResponse) -> bool:
+def _is_empty(answer: bytes) -> bool:
+    """Whether the answer to a batch has no results."""
+    response = service_pb2.RunResponse.FromString(answer)
     return not response.results and not response.op_times and not response.HasField("timings")
 
 

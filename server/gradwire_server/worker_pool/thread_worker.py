@@ -100,6 +100,8 @@ class ThreadWorker(Worker):
         write = self._at_once.pop(call.ticket, None)
         if write is not None and failure is None and write(result):
             self._written.append((call.ticket, result))
+            if call.hold is not None:  # this is not the computing thread: later answers may wait for this one
+                self._tell_written()
             return
         with suppress(RuntimeError):  # the loop is closed: the computation outlived the server's grace
             self._loop.call_soon_threadsafe(self._answered, call.ticket, result, failure)

@@ -1,10 +1,13 @@
 """A stream answers its batches once each and in order, however answers, batches and its tasks meet."""
 
 import asyncio
+import random
 import threading
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from gradwire.v1 import service_pb2
 from gradwire_server.common.limits import Limits
@@ -18,9 +21,12 @@ class Wire(ImmediateTransport):
 
     def __init__(self) -> None:
         self.sent: list[int] = []
+        self.joined: list[tuple[int, int]] = []  # batches that each message answers, and their bytes
 
     def try_write(self, message: bytes) -> bool:
-        self.sent.append(service_pb2.StreamResponse.FromString(message).batch.applied_seq)
+        response = service_pb2.StreamResponse.FromString(message)
+        self.sent.append(response.batch.applied_seq)
+        self.joined.append((response.batches or 1, response.credit_bytes))
         return True
 
     async def write(self, message: bytes) -> None:
@@ -153,17 +159,79 @@ def test_a_batch_that_comes_before_the_event_loop_knows_of_the_last_answer_is_al
 def test_an_answer_that_a_thread_has_written_is_not_written_by_the_task_that_a_later_batch_woke() -> None:
     async def use(stream: Stream, backend: Computing) -> None:
         stream._start(b"1", True, "")
-        stream._start(b"2", True, "")  # not alone: it wakes the writing task
+        stream._start(b"2", False, "")  # an acknowledgement: it wakes the writing task
         stream._start(b"3", True, "")
         await asyncio.sleep(0)
-        await backend.computed(1)
-        await backend.computed(2)
+        for number in (1, 3):
+            await backend.computed(number)
         for number in (1, 2, 3):
             await backend.known(number)
 
     wire = Thread()
-    assert on_thread(use, wire) == [1, 2, 3]
+    assert on_thread(use, wire) == [1, 3]
     assert len(wire.writers) == 1
+
+
+def test_a_thread_writes_no_answer_before_an_earlier_one_that_the_event_loop_writes() -> None:
+    async def use(stream: Stream, backend: Computing) -> None:
+        stream._start(b"1", True, "")
+        stream._start(b"2", True, "")
+        await backend.computed(2)
+        await backend.known(2)
+        await backend.known(1)
+
+    wire = Thread()
+    assert on_thread(use, wire) == [1, 2]
+    assert not wire.writers
+
+
+def test_an_answer_without_results_is_joined_to_that_of_the_batch_that_has_come() -> None:
+    async def use(stream: Stream, backend: Computing) -> None:
+        stream.joins_answers = True
+        for _ in range(6):
+            stream._start(b"12", True, "")
+        for number in range(1, 7):
+            await backend.computed(number)
+        for number in range(1, 7):
+            await backend.known(number)
+
+    wire = Thread()
+    assert on_thread(use, wire) == [4, 6]
+    assert wire.joined == [(4, 8), (2, 4)]
+    assert len(wire.writers) == 2
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_batch_is_answered_once_and_in_order_however_answers_and_batches_meet(seed: int) -> None:
+    """Batches of all kinds; answers that a thread writes, cannot write or never gets; the event loop late or early."""
+    draw = random.Random(seed)
+    kinds = [draw.random() < 0.85 for _ in range(30)]
+
+    async def use(stream: Stream, backend: Computing) -> None:
+        stream.joins_answers = draw.random() < 0.7
+        threads = 1.0 if draw.random() < 0.4 else 0.6
+        known = computed = started = 0
+        while known < len(kinds):
+            step = draw.random()
+            wire.takes = draw.random() < 0.9
+            if step < 0.4 and started < len(kinds):
+                stream._start(b"12", kinds[started], "")
+                started += 1
+            elif step < 0.7 and computed < started:
+                computed += 1
+                if draw.random() < threads:
+                    await backend.computed(computed)
+            elif known < computed:
+                known += 1
+                await backend.known(known)
+
+    wire = Thread()
+    on_thread(use, wire)
+    answered = [number for number, kind in enumerate(kinds, 1) if kind]
+    assert sum(batches for batches, _ in wire.joined) == len(answered)
+    assert sum(size for _, size in wire.joined) == 2 * len(answered)
+    ends = [sum(batches for batches, _ in wire.joined[: place + 1]) for place in range(len(wire.joined))]
+    assert wire.sent == [answered[end - 1] for end in ends]
 
 
 def test_the_event_loop_writes_what_a_thread_could_not() -> None:
