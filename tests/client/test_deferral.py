@@ -381,7 +381,12 @@ def test_a_full_batch_goes_without_being_asked_for(without_maintenance, deferrin
 def test_a_batch_does_not_grow_while_the_server_has_nothing_to_do(without_maintenance, deferring, monkeypatch):
     retransmission, sent = deferring._retransmission, []
     send = retransmission.send
-    monkeypatch.setattr(retransmission, "send", lambda batch: sent.append(len(batch.records) // BATCH_COMMANDS) or send(batch))
+
+    def counted(batch):
+        sent.append(len(batch.records) // BATCH_COMMANDS)
+        send(batch)
+
+    monkeypatch.setattr(retransmission, "send", counted)
     if retransmission._link is None or not retransmission._link.is_local:
         pytest.skip("of gRPC's streams, only what was read is known")
     x = gradwire.tensor([1.0])
