@@ -1,5 +1,7 @@
 """Which commands wait, which are deferred, and where an error is raised: the first rule of SEMANTICS."""
 
+import time
+
 import pytest
 
 import gradwire
@@ -373,6 +375,48 @@ def test_a_full_batch_goes_without_being_asked_for(without_maintenance, deferrin
     for _ in range(2 * BATCH_COMMANDS + 2):
         x = x * 1.0
     assert len(sent) >= 2
+    assert x.tolist() == [1.0]
+
+
+def test_a_batch_does_not_grow_while_the_server_has_nothing_to_do(without_maintenance, deferring, monkeypatch):
+    retransmission, sent = deferring._retransmission, []
+    send = retransmission.send
+
+    def counted(batch):
+        sent.append(len(batch.records) // BATCH_COMMANDS)
+        send(batch)
+
+    monkeypatch.setattr(retransmission, "send", counted)
+    if retransmission._link is None or not retransmission._link.is_local:
+        pytest.skip("of gRPC's streams, only what was read is known")
+    x = gradwire.tensor([1.0])
+
+    def commands(count):
+        nonlocal x
+        for _ in range(count):
+            x = x * 1.0
+
+    commands(3 * BATCH_COMMANDS)
+    deferring.sync()
+    sent.clear()
+    has_answer = retransmission.has_answer
+    monkeypatch.setattr(retransmission, "has_answer", lambda: False)
+    commands(3 * BATCH_COMMANDS)
+    assert sent == [1, 1]  # and a batch that grows, since two seem to be under way
+    commands(BATCH_COMMANDS)
+    assert sent == [1, 1, 2]
+    monkeypatch.setattr(retransmission, "has_answer", has_answer)
+    until = time.monotonic() + 20
+    while retransmission.in_flight and time.monotonic() < until:
+        if has_answer():
+            deferring._take_arrived()
+        time.sleep(0.001)
+    commands(2 * BATCH_COMMANDS)
+    assert len(retransmission.in_flight) == 2
+    while not has_answer() and time.monotonic() < until:
+        time.sleep(0.001)
+    commands(BATCH_COMMANDS)
+    assert sent[3:] == [1, 1, 1]
     assert x.tolist() == [1.0]
 
 

@@ -160,7 +160,7 @@ def test_a_backward_alone_does_not_pause(offloads: bool) -> None:
     assert not any(playing.failures)
 
 
-def test_a_slice_is_not_extended_beyond_a_turn() -> None:
+def test_a_slice_is_not_extended_beyond_its_turns() -> None:
     playing = with_chain()
     extending(playing)
     scheduler = playing.scheduler

@@ -266,6 +266,8 @@ class Session:
         waiting = len(self.buffer)
         if self.segments is not None and waiting < _MOST_IN_SEGMENT:
             return
+        if waiting and not waiting % BATCH_COMMANDS and self._step_ends.are_far():
+            self._take_arrived()
         if waiting >= self._enough() and not self._step_ends.is_near(self.position()):
             self.flush()
 
@@ -672,6 +674,16 @@ class Session:
             except BaseException:
                 retransmission.drop()
                 raise
+        finally:
+            self._receive_lock.release()
+
+    def _take_arrived(self) -> None:
+        """Hand out answers that have arrived, so that `_enough` knows whether the server has nothing to do."""
+        if not self._receive_lock.acquire(blocking=False):
+            return
+        try:
+            while self._retransmission.has_answer():
+                self._receive()
         finally:
             self._receive_lock.release()
 

@@ -44,6 +44,10 @@ class StepEnds:
         """Whether a backward may be expected soon, since the last steps were short."""
         return bool(self._step) and position - self._last <= 2 * self._step
 
+    def are_far(self) -> bool:
+        """Whether the last steps were long, or there are none."""
+        return not self._step
+
     def last_start(self, first: int, end: int) -> int:
         """The last position from `first` to `end` at which a step begins; `end` if none is known behind `first`."""
         starts = self._starts

@@ -366,6 +366,18 @@ class Link:
             raise self._unexpected(response)
         return response
 
+    def has_answer(self) -> bool:
+        """Whether an answer has begun to arrive. Of gRPC's streams, only what was read is known."""
+        call = self._call
+        if call.messages:
+            return True
+        if not isinstance(call, LocalCall) or not self._reading.acquire(blocking=False):
+            return False
+        try:
+            return call.status is None and call.has_arrived()
+        finally:
+            self._reading.release()
+
     @property
     def alive(self) -> bool:
         """Whether the link is not known to be broken."""

@@ -128,6 +128,10 @@ class LocalCall:
         self._closed = True
         self._free()
 
+    def has_arrived(self) -> bool:
+        """Whether bytes have arrived that were not read. No other thread may be waiting."""
+        return any(number != self._waker and events & select.POLLIN for number, events in self._poll.poll(0))
+
     def _take(self) -> None:
         if self._out:
             self._poll.modify(self._socket, select.POLLIN | select.POLLOUT)

@@ -202,6 +202,11 @@ class Retransmission:
                 self._credit += message.credit_bytes
             return answered, response
 
+    def has_answer(self) -> bool:
+        """Whether `receive` would find an answer without waiting for the server to compute."""
+        link = self._link
+        return link is not None and bool(self.in_flight) and link.has_answer()
+
     def remove_answered(self, answered: Sequence[InFlightBatch]) -> None:
         """Remove the oldest batches, whose answers have been handed out."""
         for batch in answered:

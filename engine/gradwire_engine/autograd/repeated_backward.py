@@ -76,7 +76,7 @@ class PassMemo:
         if root.view is not None or type(root.node) is not Node or root.array.size != 1 or root.index:
             return None
         found = _graph(root.node)
-        if found is None or monotonic() >= interrupt.at:
+        if found is None or (monotonic() >= interrupt.at and _is_due(interrupt)):
             return None
         key, nodes = found
         noted = self._known.get(key, 0)

@@ -1,8 +1,9 @@
 """Products of float32 matrices in CPU memory: by oneDNN where it has AVX-512, else by NumPy's BLAS.
 
 oneDNN's sgemm runs in one thread. So large products are cut into tiles, and batches into pieces, which a team of
-threads shares (team.py). The shapes alone decide the cuts, so results do not depend on the number of threads. NumPy's
-BLAS may be older than the CPU, or set to another CPU's kernels.
+threads shares (team.py). Shapes and layouts decide the cuts, so results do not depend on the number of threads. The
+number of cores decides too, but only where any cut gives the same bits. NumPy's BLAS may be older than the CPU, or set
+to another CPU's kernels.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _THIN_WORTH = 1_000_000
 _PIECE = 1 << 19  # multiply-adds of a piece of a batch
 _ROWS, _COLUMNS = 112, 400  # of a tile, at least
 _BIG = 1 << 18  # elements of the second factor, which each tile reads: then tiles have twice as many rows
+#: Cores of this process, which the number of its threads does not exceed for long.
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 _FLOAT = np.dtype(np.float32)
 _SIZE = _FLOAT.itemsize
 _MOST_CUTS, _MOST_PARTS = 32, 1024  # cuts of a length, and parts of a job, which are kept
@@ -276,6 +279,8 @@ def _layout(
         strides, other_strides = other_strides, strides
         one, other, rows, columns = _turned(other), _turned(one), columns, rows
     tiles = _tiles(rows, columns, inner, bool(lead))
+    if not lead and len(tiles) > _CORES and _cuts_freely(rows, columns, inner, one[0], other[0]):
+        tiles = _bands(rows, columns, _CORES)
     pieces = _pieces(lead, rows * columns * inner, strides, other_strides, made_strides) if lead else _ONE
     if len(pieces) * len(tiles) > _MOST_PARTS:
         return None
@@ -309,6 +314,22 @@ def _tiles(rows: int, columns: int, inner: int, batched: bool) -> list[tuple[int
         elif columns >= 2 * _LEAST:
             wide = _cut(columns, columns // 2)
     return [(row, height, column, width) for row, height in tall for column, width in wide]
+
+
+def _cuts_freely(rows: int, columns: int, inner: int, order: bytes, other_order: bytes) -> bool:
+    """Whether any cut into bands of `_ROWS` rows or more gives the same bits: sgemm then takes one way.
+
+    Its other ways are for remainders of vectors, and for a transposed second factor.
+    """
+    whole = not any(length % _LEAST for length in (rows, columns, inner))
+    return whole and not (order == b"N" and other_order == b"T")
+
+
+def _bands(rows: int, columns: int, count: int) -> list[tuple[int, int, int, int]]:
+    """So many tiles of whole rows: with as many as cores, each factor is read least often."""
+    step = max(-(-rows // count), _ROWS)
+    step += -step % _LEAST
+    return [(row, min(step, rows - row), 0, columns) for row in range(0, rows, step)]
 
 
 def _cut(length: int, least: int) -> list[tuple[int, int]]:

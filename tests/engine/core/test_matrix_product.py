@@ -291,3 +291,29 @@ def test_beside_a_client_small_eager_products_use_one_thread(
     matrix_product(np, large, large)
     module.RepeatedProduct()(small, small, np.empty_like(small))  # of a plan, beside which no client computes
     assert asked == expected
+
+
+@needs_library
+@pytest.mark.parametrize("turns", [(False, False), (True, False), (False, True), (True, True)], ids=str)
+def test_the_number_of_cores_does_not_change_a_bit(
+    turns: tuple[bool, bool], arrays: Arrays, used: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng()
+    some = tuple(int(n) * 16 for n in rng.integers((14, 4, 28), (40, 64, 40)))
+    for rows, inner, columns in [(512, 640, 512), (300, 500, 600), some]:
+        a, b = arrays(rows, inner, turned=turns[0]), arrays(inner, columns, turned=turns[1])
+        other_way = np.empty((columns, rows), np.float32).T  # the product of the transposed factors
+        made: list[bytes] = []
+        parts: set[int] = set()
+        for cores in (64, 1, 2, 3):
+            monkeypatch.setattr(module, "_CORES", cores)
+            module._layout.cache_clear()
+            made.append(matrix_product(np, a, b).tobytes() + matrix_product(np, a, b, other_way).tobytes())
+            layout = module._layout(a.shape, a.strides, b.shape, b.strides, (4 * columns, 4))
+            assert layout is not None
+            parts.add(layout.parts)
+        close(matrix_product(np, a, b), a, b)
+        assert len(set(made)) == 1, (rows, inner, columns)
+        assert len(parts) > 1 or rows == 300 or turns == (False, True)
+    module._layout.cache_clear()
+    assert all(used)

@@ -184,12 +184,15 @@ leaky_relu.works_in(forward=1)
 leaky_relu.grad(input=lambda g, input, negative_slope: g * _slope(input, negative_slope)).tangent("holomorphic")
 
 
+_HUGE = 1e30  # factors from which 0 times a factor may be nan, since a double factor may be infinite in float32
+
+
 def _elu(xp: Any, input: Array, alpha: float, scale: float, input_scale: float) -> Array:
     _check_float("elu_cpu", input)
-    if is_plain(input) and input_scale > 0:
+    if is_plain(input) and 0 < input_scale < _HUGE and abs(alpha * scale) < _HUGE:
         return elementwise(functools.partial(_elu_block, alpha * scale, scale, input_scale), 1, input)
     negative = xp.expm1(xp.minimum(input, 0) * input_scale) * (alpha * scale)
-    return xp.where(input > 0, input * scale if scale != 1 else input, negative)
+    return xp.where(input < 0, negative, input * scale if scale != 1 else input)
 
 
 def _elu_block(factor: float, scale: float, input_scale: float, out: Array, x: Array, t: Array) -> None:
@@ -221,7 +224,8 @@ def _elu_slope_block(slope: float, scale: float, input_scale: float, out: Array,
 
 
 def _elu_input(g: Any, input: Any, alpha: float, scale: float, input_scale: float) -> Any:
-    if is_plain(g, input):
+    # A larger slope would round away the other branch's, which is added to it.
+    if is_plain(g, input) and abs(alpha * scale * input_scale) <= 2 and abs(input_scale) < _HUGE:
         kernel = functools.partial(_elu_slope_block, alpha * scale * input_scale, scale, input_scale)
         return elementwise(kernel, 1, g, input)
     return g * _elu_slope(input, alpha, scale, input_scale)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradwire_engine.core import dtypes
-from gradwire_engine.core.device import Array
+from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.dtypes import DType
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
@@ -127,11 +127,32 @@ def _has_zeros(value: Any) -> bool:
 
 @reads_values
 def _cumprod_input(g: Any, input: Any, out: Any, dim: int) -> Any:
-    if not input.ndim:
+    if not input.ndim or input.shape[dim] == 1:
         return g
     if not _has_zeros(input):
         return _reverse_cumsum(g * conj(out), dim) / conj(input)
-    return _cumprod_with_zeros(g, conj(input), normalize_dim(dim, input.ndim))
+    if type(g) is Tensor or type(input) is Tensor:
+        return _cumprod_with_zeros(g, conj(input), normalize_dim(dim, input.ndim))
+    return _cumprod_by_first_zeros(g, conj(input), conj(out), normalize_dim(dim, input.ndim))
+
+
+def _cumprod_by_first_zeros(g: Array, input: Array, out: Array, dim: int) -> Array:
+    """Gradient of arrays without a loop: 0 behind each line's first zero, whose own gradient ends before the second.
+
+    Where factors are infinite or nan, the gradient is nan where PyTorch's is.
+    """
+    xp, zero = module_of(g), g.dtype.type(0)
+    is_zero = input == 0
+    zeros_so_far = xp.cumsum(is_zero, dim)
+    before, first = zeros_so_far == 0, (zeros_so_far == 1) & is_zero
+    early = _reverse_cumsum(xp.where(before, g * out, zero), dim) / input
+    # Products of what follows the first zero, times those of what precedes it.
+    follows = xp.where((zeros_so_far == 1) & ~is_zero, input, input.dtype.type(1))
+    late = cumprod(follows, dim) * xp.where(zeros_so_far == 1, g, zero)
+    places = xp.argmax(first, dim, keepdims=True)
+    leads = xp.take_along_axis(out, xp.maximum(places - 1, 0), dim)
+    whole = late.sum(dim, keepdims=True) * xp.where(places == 0, leads.dtype.type(1), leads)
+    return xp.where(first, whole, xp.where(before, early, zero))
 
 
 def _cumprod_with_zeros(g: Any, input: Any, dim: int) -> Any:

@@ -119,3 +119,17 @@ def test_masked_is_differentiated_by_its_mask() -> None:
     out = activation.masked(g, tensor(np.array([True, False])))
     (found,), _ = gradients([out], [g], [tensor(np.array([5.0, 7.0]))])
     assert (out.array.tolist(), found.array.tolist()) == ([2.0, 0.0], [5.0, 0.0])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("alpha", [1e-30, 0.3, -50.0, 1000.0, 1e8, 1e38, np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("name", ["elu", "celu"])
+def test_a_huge_or_infinite_factor_leaves_the_other_branch_alone(name: str, alpha: float, dtype: str) -> None:
+    ours, theirs = _both(name)
+    values = np.array([-np.inf, -3.0, -1e-3, -0.0, 0.0, 1e-3, 2.0, np.inf], dtype)
+    x, y = tensor(values, requires_grad=True), torch.tensor(values, requires_grad=True)
+    made, wanted = ours(x, alpha), theirs(y, alpha)
+    (slopes,), _ = gradients([made], [x], [tensor(np.ones(8, dtype))])
+    wanted.sum().backward()
+    np.testing.assert_allclose(made.array, wanted.detach().numpy(), rtol=2e-6)
+    np.testing.assert_allclose(slopes.array, y.grad.numpy(), rtol=2e-6)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradwire_engine import Reason
+from gradwire_engine import Reason, gradients, tensor
 from gradwire_engine.core import dtypes
 from gradwire_engine.ops.reduce import scan
 from tests.engine.oracle import Refused, Same, given, integers, normal, refused, same, torch
@@ -61,3 +61,17 @@ def test_long_running_sums_are_as_exact_as_sums_in_double(length: int) -> None:
 
 def test_the_number_of_turns_is_the_length_of_the_dimension() -> None:
     assert scan.loop_length(np.zeros((3, 7)), -1) == 7
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "complex64", "float16"])
+def test_gradients_of_products_with_zeros_and_infinities_are_nan_where_pytorchs_are(dtype: str) -> None:
+    rng = np.random.default_rng()
+    for _ in range(60):
+        shape = tuple(int(n) for n in rng.integers(1, 6, rng.integers(1, 4)))
+        dim = int(rng.integers(-len(shape), len(shape)))
+        special = [0.0, -0.0, *([] if dtype == "complex64" else [np.inf, -np.inf, np.nan]), 1.5, -2.0, 0.5]
+        x, g = rng.choice(special, shape).astype(dtype), rng.choice([0.0, 1.0, -2.0, 0.5], shape).astype(dtype)
+        ours, theirs = tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+        (found,), _ = gradients([scan.cumprod(ours, dim)], [ours], [tensor(g)])
+        torch.cumprod(theirs, dim).backward(torch.tensor(g))
+        np.testing.assert_allclose(found.array, theirs.grad.numpy(), rtol=1e-5, err_msg=f"{x!r} {g!r} {dim}")
