@@ -520,7 +520,7 @@ class BackwardPass:
         room = 0
         if node.work >= LONG:
             room = needed(node, list(gradient) if type(gradient) is tuple else [gradient])
-        return offload_formula(node, CURRENT.get(), lambda: formula(gradient, *values), room)
+        return offload_formula(node, CURRENT.get(), gradient, lambda: formula(gradient, *values), room)
 
     def _spread(self, node: Node, slot: int, result: Any) -> None:
         """Pass on a formula's result, for an op with a list input: the list has one edge per item."""

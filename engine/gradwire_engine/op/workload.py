@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.device import cupy
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.admission import needed
 from gradwire_engine.op.cost import LONG
@@ -87,7 +88,7 @@ def pause() -> None:
 def offload_op(op: Declaration, context: Context, arrays: tuple[Any, ...], work: float) -> Any:
     """Compute an expensive op apart, so that other sessions need not wait."""
     interrupt = context.interrupt
-    if interrupt is None or op.view is True:  # a view computes nothing
+    if interrupt is None or op.view is True or _is_on_gpu(arrays):  # a view computes nothing
         return op.compute(arrays)
     if context.tracer is not None:
         context.tracer.fail(f"{op.name} takes so long that it is offloaded")
@@ -97,13 +98,26 @@ def offload_op(op: Declaration, context: Context, arrays: tuple[Any, ...], work:
     return interrupt.offload(compute, op.name, work, alone, needed(op, list(arrays)))
 
 
-def offload_formula(node: Any, context: Context, compute: Callable[[], Any], room: int) -> Any:
+def _is_on_gpu(values: Iterable[Any]) -> bool:
+    """Whether one of these is an array of a GPU, or a list of them.
+
+    Such an op returns when its work is in the GPU's queue, so it is not computed apart: a plan may contain it, and it
+    has its kernels.
+    """
+    module: Any = cupy()
+    if module is None:
+        return False
+    items = (item for value in values for item in (value if type(value) in (list, tuple) else (value,)))
+    return any(isinstance(item, module.ndarray) for item in items)
+
+
+def offload_formula(node: Any, context: Context, gradient: Any, compute: Callable[[], Any], room: int) -> Any:
     """Compute a node's formula on arrays; apart, if it is expensive. On tensors, its ops are checked one by one.
 
     Raises EngineError: OP_LIMIT, CANCELLED.
     """
     check(f"the backward of {node.op.name}", node.work, context)
-    if node.work < LONG or context.interrupt is None:
+    if node.work < LONG or context.interrupt is None or _is_on_gpu((gradient,)):
         return compute()
     compute = _with_declared_loops(node.op, context, [meta[1] for meta in node.metas if meta is not None], compute)
     return context.interrupt.offload(compute, node.name, node.work, not node.op.cost.copies, room)

@@ -57,9 +57,9 @@ class Compiler:
         from cupy.cuda.compiler import CompileException
 
         cuda = self.cache / f"{library.name.split('.')[0]}.json"
-        cuda.write_text(json.dumps({"source": source, "options": options, "names": wanted}))
+        self.write(cuda, json.dumps({"source": source, "options": options, "names": wanted}))
         code = library.with_suffix(".cpp")
-        code.write_text(host_source(source, wanted))
+        self.write(code, host_source(source, wanted))
         made = library.with_suffix(f".{os.getpid()}")
         defined = [each for each in options if each.startswith("-D") and "CUPY" not in each]
         command = ["g++", f"-I{self.header().parent}", *self.flags, *defined, "-shared", str(code), "-o", str(made)]
@@ -68,6 +68,13 @@ class Compiler:
             errors = "\n".join(line for line in done.stderr.splitlines() if "error" in line)
             raise CompileException(f"g++ refuses {code}: {errors[:600]}", source, "", options)
         made.replace(library)
+
+    @staticmethod
+    def write(path: Path, text: str) -> None:
+        """Put a file at its place at once: g++ of another process may be reading it, and would compile half of it."""
+        made = path.with_suffix(f"{path.suffix}.{os.getpid()}")
+        made.write_text(text)
+        made.replace(path)
 
     def header(self) -> Path:
         """hostcuda.h, compiled once: it takes longer than any kernel."""

@@ -18,6 +18,8 @@ from gradwire_engine.ops.elementwise.binary import clamp
 from gradwire_engine.ops.linalg.matrix import bmm, linear, matmul
 from gradwire_engine.ops.nn.blocked_attention import blocked_attention, computes, masked_scores
 from gradwire_engine.ops.nn.dropout import dropout
+from gradwire_engine.ops.nn.fused_attention import computes as kernels_compute
+from gradwire_engine.ops.nn.fused_attention import fused_attention
 from gradwire_engine.ops.nn.softmax import safe_softmax, softmax
 from gradwire_engine.ops.reduce.reduce import mean, vector_norm
 from gradwire_engine.ops.reduce.reduce import sum as total
@@ -84,8 +86,11 @@ def scaled_dot_product_attention(
     if attn_mask is not None and is_causal:
         raise EngineError(Reason.RUNTIME, "Explicit attn_mask should not be set when is_causal=True")
     factor = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    if not dropout_p and not CURRENT.get().duals.active and computes(query, key, value, attn_mask):
-        return blocked_attention([query, key, value], attn_mask, is_causal, factor)
+    if not dropout_p and not CURRENT.get().duals.active:
+        if computes(query, key, value, attn_mask):
+            return blocked_attention([query, key, value], attn_mask, is_causal, factor)
+        if kernels_compute(query, key, value, attn_mask):
+            return fused_attention([query, key, value], attn_mask, is_causal, factor)[0]
     scores = masked_scores(query * factor, key, attn_mask, is_causal)
     weights = softmax(scores, -1) if attn_mask is None else safe_softmax(scores, -1)
     return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)

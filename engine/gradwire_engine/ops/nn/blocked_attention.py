@@ -191,7 +191,7 @@ def _gradients(g: Array, tensors: Sequence[Array], mask: Array | None, is_causal
     return [of_query, of_key, of_value]
 
 
-def _recorded_gradients(g: Any, tensors: Sequence[Any], mask: Any, is_causal: bool, factor: float) -> list[Any]:
+def recorded_gradients(g: Any, tensors: Sequence[Any], mask: Any, is_causal: bool, factor: float) -> list[Any]:
     """The same by ops on Tensors, for create_graph: all scores at once."""
     query, key, value = tensors
     scores = masked_scores(query * factor, key, mask, is_causal)
@@ -220,7 +220,7 @@ def masked_scores(scaled: Any, key: Any, mask: Any, is_causal: bool) -> Any:
 
 
 def _both_ways(g: Any, tensors: Sequence[Any], mask: Any, is_causal: bool, factor: float) -> list[Any]:
-    return (_recorded_gradients if type(g) is Tensor else _gradients)(g, tensors, mask, is_causal, factor)
+    return (recorded_gradients if type(g) is Tensor else _gradients)(g, tensors, mask, is_causal, factor)
 
 
 blocked_attention.grad(tensors=_both_ways)
