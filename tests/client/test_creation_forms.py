@@ -284,3 +284,35 @@ def test_gradients_of_convolutions_are_functions(dims, size, weight_size):
         RuntimeError,
         "Expected|expected|sizes|shape",
     )
+
+
+ENDS = [(-5, 5, 7), (0, -3, 4), (255, 0, 10), (-255, 0, 3), (0, 300, 1), (1.9, -1.9, 6), (0, 2.5, 5)]
+OUT_OF_RANGE = [(-256, 0, 2), (0, 256, 3), (1.5, -7.5, 5), (300, 0, 1)]
+HALVES = ["float16", "bfloat16"]
+
+
+@pytest.mark.parametrize("name", ["linspace", "logspace"])
+@pytest.mark.parametrize("ends", [*ENDS, *OUT_OF_RANGE], ids=str)
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "bool", *HALVES])
+def test_spaced_numbers_of_narrow_dtypes_are_pytorchs(name, ends, dtype):
+    """PyTorch takes both ends into the dtype first, where negative whole numbers wrap around in uint8."""
+
+    def made(t):
+        return getattr(t, name)(*ends, base=2.0, dtype=getattr(t, dtype)) if name == "logspace" else made_linearly(t)
+
+    def made_linearly(t):
+        return t.linspace(*ends, dtype=getattr(t, dtype))
+
+    try:
+        made(torch)
+    except (RuntimeError, NotImplementedError) as error:
+        refuse(made, type(error), "without overflow|not implemented for 'Bool'")
+    else:
+        agree(made)
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("steps", [2, 9, 60, 700])
+def test_spaced_halves_have_pytorchs_last_digits(dtype, steps):
+    start, end = RNG.normal(size=2) * 10
+    agree(lambda t: t.linspace(start, end, steps, dtype=getattr(t, dtype)))

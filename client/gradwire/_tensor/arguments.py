@@ -6,6 +6,7 @@ Both conversions walk the values in the same order. Values that change between c
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +31,17 @@ class MixedListError(TypeError):
     """A list of tensors and other values, which may be sizes."""
 
 
+# The largest number of float16, and those of wider dtypes that do not hold all finite numbers.
+MOST_HALF = 65504.0
+_MOST = {"bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}
+
+
+def magnitude(value: float) -> Any:
+    """What stands in the memo's key for a float. A call with one that a dtype does not hold may be refused."""
+    largest = next((name for name, most in _MOST.items() if abs(value) <= most), None)
+    return largest or (float if math.isnan(value) or math.isinf(value) else "float64")
+
+
 class Operands:
     """Arguments of one call: the memo's key, the varying values, the edges of tensors that require grad."""
 
@@ -50,7 +62,7 @@ class Operands:
         elif isinstance(value, Handle):
             self._add_tensor(op, value)
         elif isinstance(value, float):
-            self.key.append(float)
+            self.key.append(float if kind is not float or -MOST_HALF <= value <= MOST_HALF else magnitude(value))
             self.values.append(float(value))
         elif isinstance(value, (list, tuple)):
             self._add_list(op, value)

@@ -27,7 +27,7 @@ from gradwire._proxy.results import TENSOR_CLASS, new_result, pack_results, refr
 from gradwire._proxy.shadow_graph import NodeHooks, OpNode
 from gradwire._session.session import BATCH_COMMANDS
 from gradwire._session.sessions import current_session
-from gradwire._tensor.arguments import MixedListError, Operands, write_argument
+from gradwire._tensor.arguments import MOST_HALF, MixedListError, Operands, magnitude, write_argument
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.foretelling import DTYPE_RULES, foretell
 from gradwire._tensor.foretelling.kinds import PARAMETER_KINDS
@@ -51,6 +51,8 @@ _grad_enabled = GRAD_ENABLED.get
 _NamedValues = Sequence[tuple[str, Any]]
 # Number of key items before the arguments: op, grad mode, code, instruction offset.
 _KEY_HEAD = 4
+# Ops that refuse numbers as operands: probabilities, deviations.
+_CHECKED_OPERANDS = frozenset({"nanquantile", "normal", "quantile"})
 # Largest magnitude up to which a double holds all integers exactly.
 _MOST_EXACT = 1 << 53
 
@@ -94,13 +96,13 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
             if value._edge is not None:
                 edges.append(value._edge)
         elif type(value) is float:
-            key.append(float)
+            key.append(float if -MOST_HALF <= value <= MOST_HALF else magnitude(value))
             values.append(value)
         elif type(value) is int and operands is None and _may_send_as_float(op, len(key) - _KEY_HEAD, key, value):
             # Each earlier argument added one item to the key, so its length gives this argument's index.
             place = len(key) - _KEY_HEAD
             args = (*args[:place], float(value), *args[place + 1 :])
-            key.append(float)
+            key.append(float if -MOST_HALF <= value <= MOST_HALF else magnitude(value))
             values.append(float(value))
         else:
             if operands is None:
@@ -319,7 +321,7 @@ def _first_call(
         if meanwhile is None:
             prepare_repeats([output.id for output in outputs])
         if template is not None:
-            fixed = _fixed_floats(op, args, kwargs)
+            fixed = _fixed_floats(op, args, kwargs, specs)
             entry = MemoEntry(tuple(key), op, call_site, template, specs, fixed, in_place, same, warning)
             session.remember(entry)
             if recorder is not None and not warning and not same:
@@ -379,7 +381,7 @@ def _foretold(
     specs = None if is_large(shapes) else foretell(shapes, op, args, kwargs, key[1])
     if specs is None:
         return None
-    fixed = _fixed_floats(op, args, kwargs)
+    fixed = _fixed_floats(op, args, kwargs, specs)
     model = _model(shapes, specs, key, op, args, kwargs, values, call_site, fixed)
     if model is None or model[0].key in session.models:  # a None there: the server refused such a call
         return None
@@ -433,7 +435,7 @@ def _recorded_answer(
     specs = None if entry is not None else foretell(shapes, op, args, kwargs, key[1])
     if specs is None:
         return entry
-    fixed = _fixed_floats(op, args, kwargs)
+    fixed = _fixed_floats(op, args, kwargs, specs)
     model = None if is_large(shapes) else _model(shapes, specs, key, op, args, kwargs, values, call_site, fixed)
     if model is None:
         return MemoEntry(tuple(key), op, call_site, None, specs, fixed, writes_in_place(op))
@@ -587,21 +589,31 @@ def _holds_float(value: Any) -> bool:
     return isinstance(value, (float, list, tuple)) and value != ()
 
 
-def _fixed_floats(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> tuple[tuple[int, float], ...]:
-    """Places and values of floats that are no operands. With another value, the same call might be refused."""
+def _fixed_floats(
+    op: str, args: tuple[Any, ...], kwargs: _NamedValues, specs: Sequence[Spec]
+) -> tuple[tuple[int, float], ...]:
+    """Places and values of floats with which the call succeeds. With another value it might be refused.
+
+    These are floats that are no operands, those of ops that check operands, and all if a result is of integers.
+    """
     if not any(map(_holds_float, args)) and not any(_holds_float(value) for _, value in kwargs):
         return ()
     names, _, numbers = _parameters(op)
     named = [*zip([*names, *[""] * len(args)], args, strict=False), *kwargs]
+    checked = op in _CHECKED_OPERANDS or any(_is_of_integers(spec) for spec in specs)
     fixed: list[tuple[int, float]] = []
     place = 0
     for name, value in named:
         walked = Operands([], [], [], None)
         walked.add(op, value)
-        if name not in numbers:
+        if checked or name not in numbers:
             fixed.extend((place + at, one) for at, one in enumerate(walked.values) if type(one) is float)
         place += len(walked.values)
     return tuple(fixed)
+
+
+def _is_of_integers(spec: Spec) -> bool:
+    return not (spec.dtype.is_floating_point or spec.dtype.is_complex or spec.dtype.name == "bool")
 
 
 def _tensors(tensors: tuple[Any, ...]) -> Any:

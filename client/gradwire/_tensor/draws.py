@@ -6,6 +6,7 @@ import warnings
 from typing import Any, TypeVar
 
 from gradwire._base import dtypes
+from gradwire._base.errors import GradwireNotImplementedError
 from gradwire._base.wiring import wired
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.call import _call
@@ -59,6 +60,11 @@ class Draws(Handle):
         if not isinstance(p, Handle):
             return _drawn(self, "bernoulli_", generator, float(p))
         target: Any = self
+        for kind, name in ((target.dtype, "self"), (p._spec.dtype, "p")):
+            if kind.is_complex:
+                raise GradwireNotImplementedError(
+                    f"\"bernoulli_tensor_cpu_{name}_\" not implemented for '{kind.title}'"
+                )
         chances: Any = _call("broadcast_to", (_call("detach", (p,)), target.shape))
         strides = target.stride()
         axes = sorted(range(target.ndim), key=lambda axis: -strides[axis])  # the order of memory, as for other draws

@@ -49,8 +49,10 @@ def number_range(op: str, start: Any = None, end: Any = None, step: Any = None, 
 
 
 def steps(op: str, start: Any = None, end: Any = None, steps: Any = None, *args: Any, **named: Any) -> Shapes:
-    """linspace and logspace."""
-    return _of_size(steps) if type(steps) is int else None
+    """linspace and logspace, between ends that fit the result. Those of truth values are refused."""
+    kind = dtype_of(named, float32)
+    held = kind.name != "bool" and fits(start, kind) and fits(end, kind)
+    return _of_size(steps) if held and type(steps) is int else None
 
 
 def identity(op: str, n: Any = None, m: Any = None, *args: Any, **named: Any) -> Shapes:

@@ -232,6 +232,30 @@ real_view.grad(input=lambda g: _as_complex(g)).tangent("linear")
 real.grad(input=lambda g: _as_complex(g)).tangent("linear")
 
 
+def _not_expandable(size: tuple[int, ...], shape: tuple[int, ...]) -> EngineError:
+    """The refusal of an expansion, which names the first size from the back that does not fit."""
+    lead = len(size) - len(shape)
+    if lead < 0:
+        text = (
+            f"expand({list(shape)}, size={list(size)}): the number of sizes provided ({len(size)}) must be greater or "
+            f"equal to the number of dimensions in the tensor ({len(shape)})"
+        )
+        return EngineError(Reason.SHAPE, text)
+    for axis in reversed(range(len(size))):
+        wanted, found = size[axis], shape[axis - lead] if axis >= lead else None
+        if found is None and wanted < 0:
+            text = (
+                f"The expanded size of the tensor ({wanted}) isn't allowed in a leading, non-existing dimension {axis}"
+            )
+            return EngineError(Reason.SHAPE, text)
+        if wanted != -1 and (wanted < 0 or found not in (None, 1, wanted)):
+            break
+    text = f"The expanded size of the tensor ({wanted}) must match the existing size ({found}) at non-singleton"
+    return EngineError(
+        Reason.SHAPE, f"{text} dimension {axis}. Target sizes: {list(size)}. Tensor sizes: {list(shape)}"
+    )
+
+
 @op(name="expand", view=True, cost=4)
 def expand(xp: Any, input: Array, size: Ints) -> Array:
     """Expand dimensions of size 1 and add leading ones; -1 keeps a size; a view (torch.Tensor.expand)."""
@@ -244,11 +268,7 @@ def expand(xp: Any, input: Array, size: Ints) -> Array:
         length >= 0 and (axis < lead or input.shape[axis - lead] in (1, length)) for axis, length in enumerate(target)
     )
     if not fits:
-        raise EngineError(
-            Reason.SHAPE,
-            f"The expanded size of the tensor {list(size)} must match the existing size {list(input.shape)} "
-            "at non-singleton dimensions",
-        )
+        raise _not_expandable(size, input.shape)
     if input.ndim == 0 and not target:
         return input.view()
     shown = xp.broadcast_to(input, target)

@@ -11,7 +11,7 @@ from typing import Any, cast
 from gradwire_engine.core import device as devices
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import DType, Number, cast_number
+from gradwire_engine.core.dtypes import DType, Number, cast_number, is_half
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import tensor
 from gradwire_engine.op.composite import composite
@@ -182,8 +182,21 @@ def linspace(
     if dtype is None:
         of_numbers = isinstance(start, complex) or isinstance(end, complex)
         dtype = dtypes.promote_types(dtypes.default(), dtypes.complex64) if of_numbers else dtypes.default()
+    start, end = _ends("linspace", start, end, steps, dtype)
     xp = place(device, (steps,), dtype, 4 * max(dtype.itemsize, 8))
     return made(device, lambda: _spaced(xp, start, end, steps, dtype), requires_grad, (steps,), 10.0)
+
+
+def _ends(name: str, start: Any, end: Any, steps: int, dtype: DType) -> tuple[Any, Any]:
+    """Both ends as values of the result's dtype. PyTorch does not look at an end that it does not use.
+
+    Raises EngineError: RUNTIME for an end out of the dtype's range, NOT_SUPPORTED for truth values.
+    """
+    if steps < 2:
+        return start, start
+    if dtype == dtypes.bool_:
+        raise EngineError(Reason.NOT_SUPPORTED, f"\"{name}_cpu\" not implemented for 'Bool'", op=name)
+    return cast_number(start, dtype), cast_number(end, dtype)
 
 
 def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
@@ -192,18 +205,51 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
     Those of float32 are rounded once, as by PyTorch's multiplication with addition; their step is of float32.
     """
     if steps == 1:
-        return xp.full(1, start).astype(dtype)
+        return _single(xp, start, dtype)
+    if is_half(dtype):
+        return _spaced_halves(xp, start, end, steps, dtype)
     wide = dtypes.promote_types(dtype, dtypes.float32)
     if dtypes.category(dtype) < dtypes.FLOAT:  # integers are spaced in double precision
-        start, end, wide = int(start), int(end), dtypes.float64
+        wide = dtypes.float64
     if dtype == dtypes.float32:
         start, end, wide = xp.float32(start), xp.float32(end), dtypes.float64
         step = wide.type((end - start) / xp.float32(steps - 1)) if steps else 0
     else:
         step = wide.type((end - start) / (steps - 1)) if steps else 0
+    return _from_both_ends(xp, wide.type(start), wide.type(end), step, steps, wide).astype(dtype)
+
+
+def _from_both_ends(xp: Any, start: Any, end: Any, step: Any, steps: int, wide: DType) -> Array:
     count = xp.arange(steps, dtype=wide)
-    values = xp.where(count < steps // 2, wide.type(start) + step * count, wide.type(end) - step * (steps - 1 - count))
-    return values.astype(dtype)
+    return xp.where(count < steps // 2, start + step * count, end - step * (steps - 1 - count))
+
+
+def _spaced_halves(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
+    """The same of a half type. PyTorch rounds the step, each multiple of it and each sum."""
+
+    def rounded(value: Any) -> Any:
+        return value.astype(dtype).astype(xp.float32)
+
+    first, last, intervals = [rounded(xp.asarray(each, xp.float32)) for each in (start, end, max(steps - 1, 1))]
+    step = rounded(rounded(last - first) / intervals)
+    count = xp.arange(steps)
+    upwards = first + rounded(step * rounded(count))
+    downwards = last - rounded(step * rounded(steps - 1 - count))
+    return xp.where(count < steps // 2, upwards, downwards).astype(dtype)
+
+
+def _spaced_exponents(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
+    """Exponents in double precision. For half types in float32, between ends and with a range that PyTorch rounds."""
+    if not is_half(dtype) or steps < 2:
+        return _spaced(xp, start, end, steps, dtypes.float64)
+    first, last = (xp.asarray(each, dtype).astype(xp.float32) for each in (start, end))
+    step = (last - first).astype(dtype).astype(xp.float32) / xp.float32(steps - 1)
+    return _from_both_ends(xp, first, last, step, steps, dtypes.float32)
+
+
+def _single(xp: Any, value: Any, dtype: DType) -> Array:
+    """One value, of which only half types may be out of range, as in PyTorch's fill_."""
+    return xp.full(1, value if is_half(dtype) else cast_number(value, dtype)).astype(dtype)
 
 
 @factory
@@ -222,15 +268,14 @@ def logspace(
         raise EngineError(Reason.RUNTIME, "number of steps must be non-negative", steps=steps)
     dtype = dtype or dtypes.default()
     xp = place(device, (steps,), dtype, 32)
-    if dtypes.category(dtype) < dtypes.FLOAT:  # PyTorch cuts the fractions of the ends off
-        start, end = [int(cast("float", each)) if steps != 1 else each for each in (start, end)]
-    return made(
-        device,
-        lambda: xp.power(base, _spaced(xp, start, end, steps, dtypes.float64)).astype(dtype),
-        requires_grad,
-        (steps,),
-        40.0,
-    )
+    start, end = _ends("logspace", start, end, steps, dtype)
+
+    def build() -> Array:
+        exponents = _spaced_exponents(xp, start, end, steps, dtype)
+        powers = xp.power(base, exponents.astype(dtypes.float64))
+        return _single(xp, powers[0].item(), dtype) if steps == 1 else powers.astype(dtype)
+
+    return made(device, build, requires_grad, (steps,), 40.0)
 
 
 # Like another tensor: its shape, and its dtype and device unless given.

@@ -170,6 +170,7 @@ def randperm(n: int, *, dtype: DType | None = None, device: Device | None = None
 @op(in_place=False, cost=12, draws=True)
 def bernoulli(xp: Any, input: Array, p: float | None = None) -> Array:
     """Draw 1 with the probability given by each element, or by p, else 0 (torch.bernoulli). The gradient is zero."""
+    _check_dtype_of_chances(input.dtype, p)
     _check_chances(input if p is None else xp.asarray(p))
     sampler = sampler_for(xp)
     drawn = sampler.chances(input.shape, input) if p is None else sampler.chance(input.shape, p)
@@ -181,6 +182,7 @@ def _bernoulli_like(xp: Any, input: Array, p: float | None = None) -> Array:
     """As `bernoulli`, in the order of the input's memory if p is given."""
     if p is None:
         return bernoulli.function(xp, input)
+    _check_dtype_of_chances(input.dtype, p)
     _check_chances(xp.asarray(p))
     return sampler_for(xp).chance(input, p).astype(input.dtype)
 
@@ -189,6 +191,16 @@ def _bernoulli_like(xp: Any, input: Array, p: float | None = None) -> Array:
 def bernoulli_(input: Array, p: float | None = None) -> Array:
     """Write 1 with the probability given by each element, or by p, else 0 (torch.Tensor.bernoulli_)."""
     return _bernoulli_like.in_place((input, p))
+
+
+def _check_dtype_of_chances(dtype: DType, p: float | None) -> None:
+    """Refuse whole and complex probabilities, and complex results. Raises EngineError: NOT_SUPPORTED."""
+    category = dtypes.category(dtype)
+    if category == dtypes.FLOAT or (p is not None and category < dtypes.FLOAT):
+        return
+    kernel = "scalar_cpu" if p is not None else "tensor_cpu_self" if category == dtypes.COMPLEX else "tensor_cpu_p"
+    title = dtypes.TITLES[dtype]
+    raise EngineError(Reason.NOT_SUPPORTED, f"\"bernoulli_{kernel}_\" not implemented for '{title}'", op="bernoulli")
 
 
 def _check_chances(chance: Array) -> None:

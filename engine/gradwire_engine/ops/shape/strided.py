@@ -78,25 +78,46 @@ def _element_offsets(geometry: Any) -> Any:
     return places
 
 
-def _restrided_cost(input: Any, source: Any, target: Any) -> Any:
+def _restrided_cost(input: Any, source: Any, target: Any, shared: Any) -> Any:
     return 30.0 * (math.prod(source[0]) + math.prod(target[0]) + input.size)
 
 
 @op(name="_restride", node="AsStridedBackward0_copy", cost=counted(_restrided_cost))
 @through_float32
-def _restride(xp: Any, input: Array, source: Ints, target: Ints) -> Array:
+def _restride(xp: Any, input: Array, source: Ints, target: Ints, shared: Ints | None = None) -> Array:
     """Scatter the input's elements into memory by one geometry, summed where they overlap; gather by another.
 
+    shared: a geometry in which elements may overlap. A place in memory is divided by the number of its elements there.
     Scatter and gather are adjoint, so the gradient is the same op with the geometries exchanged.
     """
     laid, read = _element_offsets(source), _element_offsets(target)
     line = xp.zeros(1 + max(laid.max(initial=0), read.max(initial=0)), input.dtype)
     add_flat(xp, line, xp.asarray(laid.reshape(-1)), xp.ascontiguousarray(input).reshape(-1))
+    if shared is not None:
+        line /= xp.asarray(_overlaps(shared, line.size))
     return line[xp.asarray(read)]
 
 
-_restride.sized_by(lambda input, source, target: math.prod(target[0]) * (input.itemsize + 8) + math.prod(source[0]) * 8)
-_restride.grad(input=lambda g, source, target: _restride(g, target, source)).tangent("linear")
+def _overlaps(geometry: Any, length: int) -> Any:
+    """The number of elements at each place in memory, at least 1."""
+    return np.maximum(np.bincount(_element_offsets(geometry).reshape(-1), minlength=length), 1)
+
+
+def _may_overlap(geometry: Any) -> bool:
+    """Whether two elements may lie at one place: not if each stride steps over all smaller dimensions."""
+    sizes, strides, _ = geometry
+    reach = 0
+    for stride, size in sorted((stride, size) for size, stride in zip(sizes, strides, strict=True) if size > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
+_restride.sized_by(
+    lambda input, source, target, shared: math.prod(target[0]) * (input.itemsize + 8) + math.prod(source[0]) * 16
+)
+_restride.grad(input=lambda g, source, target, shared: _restride(g, target, source, shared)).tangent("linear")
 
 
 @op(name=AS_STRIDED, view=True, node="AsStridedBackward0", cost=4)
@@ -109,7 +130,10 @@ def as_strided_view(xp: Any, input: Array, source: Ints, target: Ints, whole: In
 
 
 as_strided_view.works_in(backward=5.2)
-as_strided_view.grad(input=lambda g, source, target: _restride(g, target, source)).tangent("linear")
+# Elements of the input that lie at one place share its gradient equally, so it reaches what they show once.
+as_strided_view.grad(
+    input=lambda g, source, target: _restride(g, target, source, source if _may_overlap(source) else None)
+).tangent("linear")
 
 
 def _span(array: Array) -> int:
