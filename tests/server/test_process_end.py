@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from gradwire_server.common import process_end
+from gradwire_server.worker import process_end
 
 WAIT = 60.0
 BUFFERED = {**os.environ, "PYTHONUNBUFFERED": ""}

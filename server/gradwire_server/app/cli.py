@@ -31,7 +31,7 @@ from gradwire_server.app.gateway_setup import (
 from gradwire_server.app.settings import Settings
 from gradwire_server.common import blas
 from gradwire_server.common.addresses import address_of, is_loopback, parsed_address
-from gradwire_server.common.process_end import end_process
+from gradwire_server.worker.process_end import end_process
 
 if TYPE_CHECKING:
     from gradwire_server.app.gateway_process import GatewayProcess

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from gradwire_server.common import blas
-from gradwire_server.common.process_end import end_process
+from gradwire_server.worker.process_end import end_process
 
 if TYPE_CHECKING:
     from gradwire_server.common.limits import Limits

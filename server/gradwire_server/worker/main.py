@@ -28,7 +28,6 @@ from gradwire_server.common.allocator import give_back
 from gradwire_server.common.errors import Refusal, extend
 from gradwire_server.common.limits import cap_process
 from gradwire_server.common.logging import configure
-from gradwire_server.common.process_end import end_process
 from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.session.session import PendingCall
 from gradwire_server.storage.checkpointer import Checkpointer
@@ -63,6 +62,7 @@ from gradwire_server.worker.frames import (
     packed,
 )
 from gradwire_server.worker.pipe import HEAD, BlockingPipe, head
+from gradwire_server.worker.process_end import end_process
 from gradwire_server.worker.rings import Ring
 from gradwire_server.worker.runtime import Runtime
 from gradwire_server.worker.scheduler import Scheduler, run_scheduler
