@@ -81,7 +81,7 @@ def _compare(gradwire: Any, options: Any, wait: Step) -> bool:
     """Measure each step by each side; return whether a loss differed."""
     pytorch = _pytorch()
     wrong = False
-    for name, build in STEPS.items():
+    for name, build in (STEPS | (ATTENTION if hostcupy.folder() is None else {})).items():
         losses: dict[str, float] = {}
         for side, library, compiled in _sides(gradwire, pytorch):
             step = build(library)
@@ -187,12 +187,35 @@ def _transformer(torch: Any) -> Any:
     return nn.Sequential(layer, nn.Flatten(), nn.Linear(128 * 256, 10))
 
 
+def _attention(torch: Any, length: int, dtype: str) -> Step:
+    """Causal attention of 2 x 8 matrices and its gradients: its scores are 64 MiB for 1,024 queries in float32."""
+    rng = np.random.default_rng(2)
+    drawn = (rng.standard_normal((2, 8, length, 64)).astype("f") for _ in range(3))
+    leaves = [torch.tensor(each).to("cuda").to(getattr(torch, dtype)).requires_grad_() for each in drawn]
+
+    def step() -> Any:
+        for each in leaves:
+            each.grad = None
+        made = torch.nn.functional.scaled_dot_product_attention(*leaves, is_causal=True)
+        loss = (made.float() ** 2).mean()
+        loss.backward()
+        return loss.detach()
+
+    return step
+
+
 STEPS: dict[str, Callable[[Any], Step]] = {
     "W2, SGD": lambda torch: _step(torch, _layers(torch, 64, 256, 10), (128, 64), 10, "SGD"),
     "W2, Adam": lambda torch: _step(torch, _layers(torch, 64, 256, 10), (128, 64), 10, "Adam"),
     "W3, SGD": lambda torch: _step(torch, _layers(torch, 1024, 1024, 1024, 10), (512, 1024), 10, "SGD"),
     "convolutions, SGD": lambda torch: _step(torch, _convolutions(torch, 64), (64, 64, 32, 32), 10, "SGD"),
     "transformer layer, Adam": lambda torch: _step(torch, _transformer(torch), (16, 128, 256), 10, "Adam"),
+}
+# By products, by the fused kernels, and by these in a half type. Hostcupy would take hours.
+ATTENTION: dict[str, Callable[[Any], Step]] = {
+    "attention, 1,024 queries": lambda torch: _attention(torch, 1024, "float32"),
+    "attention, 4,096 queries": lambda torch: _attention(torch, 4096, "float32"),
+    "the same in float16": lambda torch: _attention(torch, 4096, "float16"),
 }
 
 

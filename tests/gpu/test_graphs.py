@@ -21,9 +21,10 @@ from gradwire_engine.compile.plan import Plan
 from gradwire_engine.compile.plan_graph import PlanGraph, _uncaptured
 from gradwire_engine.compile.trace import Instr
 from gradwire_engine.core import device as devices
-from gradwire_engine.core import index_bounds
+from gradwire_engine.core import dtypes, index_bounds
 from gradwire_engine.core.context import CURRENT, Context, activate
 from gradwire_engine.core.errors import EngineError
+from gradwire_engine.ops.base.basic import cast
 from tests.engine.compile.fusing import run as run_plan
 from tests.engine.compile.test_fusion import call_in_place, detached, random_program
 from tests.gpu import hostcupy
@@ -431,3 +432,24 @@ def test_a_plans_memory_is_counted_from_its_first_run_in_it() -> None:
     assert plan.way == "arena"
     assert plan.graph is not None
     assert account.bytes >= before + plan.graph.arena.bytes
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_step_in_a_half_type_is_one_launch(dtype: str) -> None:
+    """Mixed precision: casts of inputs and weights, and of the gradients back."""
+
+    def step(x: Tensor, weight: Tensor) -> list[Tensor]:
+        half = [cast(each, dtypes.BY_NAME[dtype]) for each in (x, weight)]
+        made = cast(call("relu", (call("linear", (*half, None)),)), dtypes.float32)
+        loss = call("mean", (call("pow", (made, 2.0)),))
+        backpropagate([loss])
+        return detached(loss)
+
+    rng = np.random.default_rng(3)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((8, 6), (5, 6))]
+    given, others = on_gpu(arrays), on_gpu(arrays)
+    given[1].requires_grad = others[1].requires_grad = True
+    pair = plans(step, given)
+    for _ in range(5):
+        both(pair, given, others)
+    assert (pair[0].uncaptured, pair[0].way) == ("", "graph")

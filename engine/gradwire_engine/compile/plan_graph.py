@@ -35,6 +35,7 @@ CAPTURED = frozenset(
         "_linear_mm", "_linear_addmm", "mm", "bmm", "addmm", "_matmul_batched", "_convolution", "_batch_norm",
         "_layer_norm", "_max_pool", "_running", "_nll_loss", "_embedding", "add", "sub", "mul", "div", "neg", "relu",
         "tanh", "sigmoid", "exp", "sum", "mean", "softmax", "log_softmax", "gelu", "_fused_attention",
+        "_cast", "pow",
     )
 )  # fmt: skip
 # Ops that index: the places of the indices, of what they index, and its dimension.
