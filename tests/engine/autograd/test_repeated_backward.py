@@ -291,6 +291,24 @@ def test_noting_ends_when_a_pause_is_due_and_is_tried_again(graphs: Graphs, monk
     assert graphs.grads() == repeated
 
 
+def test_a_pass_after_the_end_of_a_slice_that_is_extended_is_a_list(graphs: Graphs) -> None:
+    over, memo = Slice(), PassMemo()
+    over.waits, over.at = False, 0.0  # it was over before the pass began
+    object.__setattr__(graphs.context, "interrupt", over)
+    for _ in range(2):
+        assert memo.run(chain(graphs, 40)) is None
+    assert memo.run(chain(graphs, 40)) is not None
+    repeated = graphs.grads()
+    graphs.clear()
+    over.waits = True  # now a pause is due
+    loss, before = chain(graphs, 40), graphs.grads()
+    assert memo.run(loss) is None
+    assert graphs.grads() == before
+    over.at = float("inf")
+    backward([loss])
+    assert graphs.grads() == repeated
+
+
 def test_noting_keeps_to_the_memory_that_is_left(graphs: Graphs) -> None:
     # It holds the gradients of all nodes at once.
     account = graphs.context.account
