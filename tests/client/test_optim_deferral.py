@@ -64,6 +64,31 @@ def test_the_first_step_asks_for_all_gradients_in_one_round_trip(deferring, monk
     assert unused.grad is None
 
 
+def test_the_recorded_step_waits_for_no_op_that_the_first_one_called(deferring, monkeypatch):
+    """It takes their answers from the memo, and calls the ops as before: it changes the parameters likewise."""
+    waits, wait, ends = [], deferring.wait, []
+
+    def watched(command, *args):
+        waits.append(command.op.op or command.WhichOneof("command"))
+        return wait(command, *args)
+
+    monkeypatch.setattr(deferring, "wait", watched)
+    for recorded in (True, False):
+        params = [gw.full(shape, 0.5, requires_grad=True) for shape in ((2, 3), (4,), (5, 1))]
+        optimizer = gw.optim.Adam(params, lr=0.1)
+        if not recorded:
+            monkeypatch.setattr(optimizer._steps, "make", lambda optimizer, update: update())
+        for step in range(4):
+            optimizer.zero_grad()
+            sum((param**2).sum() for param in params).backward()
+            waits.clear()
+            optimizer.step()
+            if recorded and step == 1:
+                assert not waits
+        ends.append([param.tolist() for param in params])
+    assert ends[0] == ends[1]
+
+
 def test_a_scheduled_learning_rate_waits_for_nothing(deferring, monkeypatch):
     w = gw.ones(3, requires_grad=True)
     optimizer = gw.optim.SGD([w], lr=1.0)

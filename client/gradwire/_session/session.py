@@ -388,14 +388,14 @@ class Session:
         waiting = len(self.buffer) if end is None else min(len(self.buffer), end - self._taken)
         most = min(self.limits.max_batch_commands or 1024, 4096) - 1
         most_bytes = self._retransmission.batch_bytes(min(_BATCH_BYTES, self.limits.max_message_bytes or _BATCH_BYTES))
+        take = self.buffer.popleft
         items: list[Any] = []
-        size = _BATCH_HEAD
-        while self.buffer and len(items) < min(waiting, most):
-            following = len(self.buffer[0][0]) + _CALLS_HEAD
-            if items and size + following > most_bytes:
-                break
-            items.append(self.buffer.popleft())
-            size += following
+        with contextlib.suppress(IndexError):  # another thread has made the session unusable
+            items.extend(take() for _ in range(min(waiting, most)))
+        size = _BATCH_HEAD + sum([len(item[0]) for item in items]) + _CALLS_HEAD * len(items)
+        while size > most_bytes and len(items) > 1:
+            size -= len(items[-1][0]) + _CALLS_HEAD
+            self.buffer.appendleft(items.pop())
         if len(items) < waiting:  # the rest of a step goes with the next batch
             count = self._step_ends.last_start(self._taken, self._taken + len(items)) - self._taken
             self.buffer.extendleft(reversed(items[count:]))

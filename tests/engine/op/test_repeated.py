@@ -15,7 +15,7 @@ from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import InferenceStorage
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.op.op import Op
-from gradwire_engine.op.repeated import forward_of, repeated_call, repeated_change
+from gradwire_engine.op.repeated import _compiled, forward_of, repeated_call, repeated_change
 
 Build = Callable[..., Any]
 
@@ -97,6 +97,25 @@ def test_the_op_computes_what_is_described_otherwise(context: Context) -> None:
     assert repeated((given, 2), context) is None
     assert repeated((given, leaf(1)), context) is None
     assert repeated((given, 2.0), replace(context)) is None
+
+
+@pytest.mark.parametrize("name", ["mul", "add", "mm"])
+def test_calls_that_differ_in_sizes_share_their_code(name: str, context: Context) -> None:
+    """Each keeps its own sizes, room and work: it computes its own operands and leaves the other's to the op."""
+    op, rest = REGISTRY[name], (1,) if name == "add" else ()
+    operands = [(leaf(3, 3), leaf(3, 3, seed=1), *rest), (leaf(50, 50), leaf(50, 50, seed=1), *rest)]
+    _, first = repeated_call(op, operands[0], context)
+    compiled = _compiled.cache_info().misses
+    _, second = repeated_call(op, operands[1], context)
+    assert _compiled.cache_info().misses == compiled
+    assert first is not None
+    assert second is not None
+    for repeated, own, other in ((first, *operands), (second, *reversed(operands))):
+        assert described(repeated(own, context)) == described(op.apply(own))
+        assert repeated(other, context) is None
+    context.account.limit = context.account.bytes + 100
+    assert second(operands[1], context) is None
+    assert first(operands[0], context) is not None
 
 
 def test_the_sign_of_zero_is_part_of_a_description(context: Context) -> None:
