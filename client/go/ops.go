@@ -7,7 +7,7 @@ import (
 )
 
 // OpsHash is ListOpsResponse.hash of the ops below.
-const OpsHash = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5"
+const OpsHash = "770cd4424b8ec3536640bc25dbc54a065bd7d53daa5ed739e9d42e8c2783c2fc"
 
 // Adjoint2D: Transpose and conjugate a matrix (torch.Tensor.H).
 func (t *Tensor) Adjoint2D() *Tensor {
@@ -3906,7 +3906,7 @@ type RollOptions struct {
 	Dims []int // default []
 }
 
-// Roll: Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll).
+// Roll: Shift elements cyclically along `dims`; along the flattened tensor if `dims` is empty or None (torch.roll).
 func (t *Tensor) Roll(shifts []int, options ...RollOptions) *Tensor {
 	c := NewCall(nil, "roll").Tensor("", t).Integers("", shifts)
 	for _, o := range options {

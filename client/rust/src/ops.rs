@@ -13,7 +13,7 @@ use crate::tensor::Tensor;
 use crate::values::DType;
 
 /// ListOpsResponse.hash of the ops below.
-pub const OPS_HASH: &str = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5";
+pub const OPS_HASH: &str = "770cd4424b8ec3536640bc25dbc54a065bd7d53daa5ed739e9d42e8c2783c2fc";
 
 /// Add dimensions of size 1 up to one dimension (torch.atleast_1d).
 pub fn atleast_1d(input: &Tensor) -> Tensor {
@@ -1924,7 +1924,7 @@ impl Tensor {
     pub fn resolve_conj(&self) -> Tensor {
         Call::new("resolve_conj").arg(self).one()
     }
-    /// Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll).
+    /// Shift elements cyclically along `dims`; along the flattened tensor if `dims` is empty or None (torch.roll).
     pub fn roll(&self, shifts: impl AsRef<[i64]>) -> Tensor {
         Call::new("roll").arg(self).arg(shifts.as_ref()).one()
     }

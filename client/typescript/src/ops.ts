@@ -1107,7 +1107,7 @@ export interface ZerosOptions {
 }
 
 /** ListOpsResponse.hash of these ops. */
-export const OPS_HASH = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5";
+export const OPS_HASH = "770cd4424b8ec3536640bc25dbc54a065bd7d53daa5ed739e9d42e8c2783c2fc";
 
 /** The ops that are methods of a tensor. */
 export abstract class TensorMethods {
@@ -2984,7 +2984,7 @@ export abstract class TensorMethods {
     return new Call("resolve_conj").tensor("", this).one();
   }
 
-  /** Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll). */
+  /** Shift elements cyclically along `dims`; along the flattened tensor if `dims` is empty or None (torch.roll). */
   roll(this: Tensor, shifts: number | readonly number[], options: RollOptions = {}): Tensor {
     const call = new Call("roll").tensor("", this).integers("", shifts);
     if (options.dims !== undefined) call.integers("dims", options.dims);

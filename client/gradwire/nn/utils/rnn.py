@@ -139,7 +139,11 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 
 
 def _numbers(lengths: Any) -> list[int]:
-    return [int(length) for length in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
+    if isinstance(lengths, Tensor):
+        if lengths.ndim != 1:
+            raise RuntimeError(f"expected a 1D lengths tensor, but got a {lengths.ndim}D tensor")
+        lengths = lengths.tolist()
+    return [int(length) for length in lengths]
 
 
 def pack_padded_sequence(

@@ -190,7 +190,7 @@ struct ZerosOptions;
 struct ZerosLikeOptions;
 
 /// ListOpsResponse.hash of the ops below.
-inline constexpr char ops_hash[] = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5";
+inline constexpr char ops_hash[] = "770cd4424b8ec3536640bc25dbc54a065bd7d53daa5ed739e9d42e8c2783c2fc";
 
 namespace detail {
 
@@ -1040,7 +1040,7 @@ class TensorMethods {
     Tensor reshape_as(const Tensor& other) const;
     /// Return the tensor itself: conjugation is never lazy here (torch.resolve_conj).
     Tensor resolve_conj() const;
-    /// Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll).
+    /// Shift elements cyclically along `dims`; along the flattened tensor if `dims` is empty or None (torch.roll).
     Tensor roll(const Integers& shifts) const;
     /// Is roll() with options.
     Tensor roll(const Integers& shifts, const RollOptions& options) const;

@@ -6,7 +6,7 @@ import java.util.function.Consumer;
 /** Methods of {@link Session} that make tensors from no others. */
 public abstract class SessionOps {
   /** ListOpsResponse.hash of the ops of this version. */
-  public static final String OPS_HASH = "761781ef16d766d9261bd711c9fc59764d0c26536913f3709af290af7974e9b5";
+  public static final String OPS_HASH = "770cd4424b8ec3536640bc25dbc54a065bd7d53daa5ed739e9d42e8c2783c2fc";
 
   SessionOps() {}
 
