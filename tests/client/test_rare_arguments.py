@@ -114,3 +114,21 @@ def test_sharing_the_memory_of_a_module_without_sizes_is_refused():
     refuse(lambda t: t.nn.LazyLinear(2).share_memory(), RuntimeError, "share memory on an uninitialized")
     with pytest.raises(NotImplementedError, match="share_memory"):
         gradwire.nn.Linear(2, 2).share_memory()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int64"])
+def test_losses_refuse_dtypes_that_pytorchs_kernels_lack(dtype):
+    def rows(t):
+        return t.ones(1, 3).to(getattr(t, dtype))
+
+    losses = {
+        "multi_margin_loss_cpu_kernel": lambda t: t.nn.functional.multi_margin_loss(rows(t), t.tensor([1])),
+        "multilabel_margin_loss_forward_out_frame": lambda t: t.nn.functional.multilabel_margin_loss(
+            rows(t), t.tensor([[1, 0, -1]])
+        ),
+        "ctc_loss_cpu": lambda t: t.nn.functional.ctc_loss(
+            rows(t).reshape(1, 1, 3), t.tensor([[1]]), t.tensor([1]), t.tensor([1])
+        ),
+    }
+    for kernel, loss in losses.items():
+        refuse(loss, NotImplementedError, f'"{kernel}" not implemented')
