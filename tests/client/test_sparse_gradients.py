@@ -161,6 +161,27 @@ def test_embeddings_learn_from_sparse_gradients(optimizer, options, seed):
     agree(case)
 
 
+@pytest.mark.parametrize("rows", [10, 0])
+def test_rows_without_elements_have_a_sparse_gradient(rows):
+    def case(t):
+        layer = t.nn.Embedding(rows, 0, sparse=True)
+        layer(t.tensor([[0, 2], [4, 0]] if rows else [], dtype=t.int64)).sum().backward()
+        return layer.weight.grad.is_sparse, layer.weight.grad.shape
+
+    agree(case)
+
+
+def test_an_accumulated_gradient_stays_when_the_indices_change():
+    def case(t):
+        w = t.ones(10, 2, requires_grad=True)
+        indices = t.tensor([[7, 1, 3]])
+        t.nn.functional.embedding(indices[0], w, sparse=True).sum().backward()
+        indices[0, 0] = 8
+        return w.grad.to_dense()
+
+    agree(case)
+
+
 @pytest.mark.parametrize("search", [None, "strong_wolfe"])
 def test_lbfgs_takes_sparse_gradients(search):
     def case(t):

@@ -155,11 +155,11 @@ def pack_padded_sequence(
     lengths that are not, that are below 1 or above L, or of another number. Like
     torch.nn.utils.rnn.pack_padded_sequence.
     """
+    if not input.numel():
+        raise RuntimeError("Cannot pack empty tensors.")
     counts = _numbers(lengths)
     padded = input.transpose(0, 1) if batch_first else input
     steps, batch = padded.shape[:2]
-    if not input.numel():
-        raise RuntimeError("Cannot pack empty tensors.")
     if len(counts) != batch:
         raise RuntimeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(counts)} (batch_size={batch})"
