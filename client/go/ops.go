@@ -7,7 +7,7 @@ import (
 )
 
 // OpsHash is ListOpsResponse.hash of the ops below.
-const OpsHash = "62effd2b53e3fe3e70fb3a8df785aebddf79d449f88df7d4a6c5e3389710e84d"
+const OpsHash = "1968f1bb32b8571460edb2c9fb4478c0c973777a73b485b43829d9ae252af02c"
 
 // Adjoint2D: Transpose and conjugate a matrix (torch.Tensor.H).
 func (t *Tensor) Adjoint2D() *Tensor {
@@ -3906,7 +3906,7 @@ type RollOptions struct {
 	Dims []int // default []
 }
 
-// Roll: Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll).
+// Roll: Shift elements cyclically along `dims`; along the flattened tensor if `dims` is empty or None (torch.roll).
 func (t *Tensor) Roll(shifts []int, options ...RollOptions) *Tensor {
 	c := NewCall(nil, "roll").Tensor("", t).Integers("", shifts)
 	for _, o := range options {

@@ -336,8 +336,8 @@ REFUSED = {
     "sparse_dim argument must be in >?": lambda t, s: t.ones(2, 3).to_sparse(0),
     "Subtraction, the `-` operator, with": lambda t, s: s.bool() - s.bool(),
     "alpha must not be a floating point": lambda t, s: t.add(t.ones(2, 3).int(), s.int(), alpha=1.5),
-    "must match the existing size": lambda t, s: t.addmm(t.ones(4, 2, 2), s, t.ones(3, 2)),
-    "must match the existing size >?": lambda t, s: t.addmm(t.ones(5, 2), s, t.ones(3, 2), beta=0),
+    "the number of sizes provided": lambda t, s: t.addmm(t.ones(4, 2, 2), s, t.ones(3, 2)),
+    "must match the existing size": lambda t, s: t.addmm(t.ones(5, 2), s, t.ones(3, 2), beta=0),
     "expected scalar type Float": lambda t, s: t.addmm(t.ones(2, 2).double(), s, t.ones(3, 2)),
 }
 

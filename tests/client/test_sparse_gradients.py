@@ -136,7 +136,12 @@ def test_second_order_gradients_pass_through_a_sparse_one():
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("options", [{}, {"padding_idx": 2}, {"max_norm": 1.0, "padding_idx": -1}])
 @pytest.mark.parametrize("optimizer", ["SGD(p, lr=0.1)", "SGD(p, lr=0.1, maximize=True)", "SparseAdam(p, lr=0.1)",
-                                       "SparseAdam(p, maximize=True, eps=1e-3, betas=(0.5, 0.9))"])  # fmt: skip
+                                       "SparseAdam(p, maximize=True, eps=1e-3, betas=(0.5, 0.9))",
+                                       "SGD(p, lr=0.1, momentum=0.9)",
+                                       "SGD(p, lr=0.1, momentum=0.5, dampening=0.25)",
+                                       "SGD(p, lr=0.1, momentum=0.5, nesterov=True)", "Adagrad(p, lr=0.1)",
+                                       "Adagrad(p, lr_decay=0.5, maximize=True, initial_accumulator_value=0.5)",
+                                       ])  # fmt: skip
 def test_embeddings_learn_from_sparse_gradients(optimizer, options, seed):
     random = np.random.default_rng(seed)
     table, looked_up = random.normal(size=(7, 3)).astype("f"), random.integers(0, 7, (4, 2, 4))
@@ -152,6 +157,27 @@ def test_embeddings_learn_from_sparse_gradients(optimizer, options, seed):
             seen.append(shown(layer.weight.grad))
             made.step()
         return [*seen, layer.weight.detach(), sorted(made.state_dict()["state"].get(0, {}))]
+
+    agree(case)
+
+
+@pytest.mark.parametrize("rows", [10, 0])
+def test_rows_without_elements_have_a_sparse_gradient(rows):
+    def case(t):
+        layer = t.nn.Embedding(rows, 0, sparse=True)
+        layer(t.tensor([[0, 2], [4, 0]] if rows else [], dtype=t.int64)).sum().backward()
+        return layer.weight.grad.is_sparse, layer.weight.grad.shape
+
+    agree(case)
+
+
+def test_an_accumulated_gradient_stays_when_the_indices_change():
+    def case(t):
+        w = t.ones(10, 2, requires_grad=True)
+        indices = t.tensor([[7, 1, 3]])
+        t.nn.functional.embedding(indices[0], w, sparse=True).sum().backward()
+        indices[0, 0] = 8
+        return w.grad.to_dense()
 
     agree(case)
 
@@ -534,6 +560,11 @@ def test_misuse_raises_as_in_pytorch():
         layer(t.tensor([1])).sum().backward()
         t.optim.Adam(layer.parameters()).step()
 
+    def decayed(t, kind):
+        w = t.ones(3, 2, requires_grad=True)
+        t.nn.functional.embedding(t.tensor([1]), w, sparse=True).sum().backward()
+        kind([w], weight_decay=0.1).step()
+
     def scaled(t):
         w = t.ones(3, 2, requires_grad=True)
         t.nn.functional.embedding(t.tensor([1]), w, scale_grad_by_freq=True, sparse=True).sum().backward()
@@ -549,6 +580,8 @@ def test_misuse_raises_as_in_pytorch():
     refuse(other_shape, RuntimeError, "invalid gradient at index 0 - got \\[2, 2\\]")
     refuse(dense_step, RuntimeError, "SparseAdam does not support dense gradients")
     refuse(adam, RuntimeError, "Adam does not support sparse gradients, please consider SparseAdam instead")
+    refuse(lambda t: decayed(t, t.optim.SGD), RuntimeError, "add\\(sparse, dense\\) is not supported")
+    refuse(lambda t: decayed(t, t.optim.Adagrad), RuntimeError, "weight_decay option is not compatible with sparse")
     refuse(scaled, RuntimeError, "scale_grad_by_freq not supported with sparse gradients")
     refuse(unused, RuntimeError, "appears to not have been used in the graph")
     refuse(largest, ValueError, "max mode does not support sparse weights")

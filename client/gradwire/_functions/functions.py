@@ -158,7 +158,15 @@ def set_flush_denormal(mode: bool, /) -> bool:
 
 def _parts(name: str, input: Tensor, sections: Any, *dim: int) -> Any:
     """Split a tensor. `sections` is the number of parts, a list of indices, or a tensor of either."""
-    given = sections.tolist() if isinstance(sections, Tensor) else sections
+    given = sections
+    if isinstance(sections, Tensor):
+        expected = f"{name} expected tensor_indices_or_sections to"
+        if sections.dtype is not dtypes.int64:
+            raise refuse(f"{expected} have dtype of long, but got {sections.dtype.title}")
+        if sections.ndim > 1:
+            found = f"a tensor with {sections.ndim} dims"
+            raise refuse(f"{expected} be a zero-dimensional or one-dimensional tensor, but got {found}")
+        given = sections.tolist()
     return _call(name, (input, given, *dim), (), "tuple")
 
 

@@ -81,7 +81,9 @@ def _accumulate(leaf: Handle, gradient: Any, create_graph: bool) -> None:
                 return
     held = sparse_part(leaf)
     if held is None:
-        leaf.__dict__[_PART] = gradient
+        # The indices may be the program's own tensor, which it may change later.
+        kept = type(gradient)(gradient._i.clone(), gradient._v, gradient.shape, gradient._coalesced)
+        leaf.__dict__[_PART] = kept
     elif create_graph:
         leaf.__dict__[_PART] = held + gradient
     else:

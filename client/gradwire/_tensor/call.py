@@ -51,6 +51,8 @@ _grad_enabled = GRAD_ENABLED.get
 _NamedValues = Sequence[tuple[str, Any]]
 # Number of key items before the arguments: op, grad mode, code, instruction offset.
 _KEY_HEAD = 4
+# Names of parameters that take a list of tensors.
+_LISTS_OF_TENSORS = (("tensors",), ("operands",), ("indices",))
 # Ops that refuse numbers as operands: probabilities, deviations.
 _CHECKED_OPERANDS = frozenset({"nanquantile", "normal", "quantile"})
 # Largest magnitude up to which a double holds all integers exactly.
@@ -354,7 +356,7 @@ def _command(op: str, args: tuple[Any, ...], kwargs: _NamedValues, values: Seque
         request.default_dtype = default.code  # type: ignore[assignment]
     for place, value in enumerate(args):
         argument = request.args.add()
-        if type(value) in (list, tuple) and not value and names[place : place + 1] in (("tensors",), ("operands",)):
+        if type(value) in (list, tuple) and not value and names[place : place + 1] in _LISTS_OF_TENSORS:
             argument.tensors.SetInParent()  # an empty list does not show its element type
         else:
             write_argument(argument, value, remaining)

@@ -15,6 +15,7 @@ import numpy as np
 from gradwire._base.errors import GradwireIndexError, GradwireTypeError, GradwireValueError
 from gradwire._base.wiring import wired
 from gradwire._proxy.handle import Handle
+from gradwire._tensor.warnings import BYTES
 
 _INDEX_DTYPES = ("int64", "int32", "int16", "int8", "uint8", "bool")
 
@@ -23,9 +24,6 @@ _SEQUENCE = (
     "Using a non-tuple sequence for multidimensional indexing is deprecated; use x[tuple(seq)] instead of x[seq], or "
     "an array index, x[torch.tensor(seq)], which is another thing."
 )
-
-
-_BYTES = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
 
 
 class Index:
@@ -98,7 +96,7 @@ def _tensor(item: Handle) -> Handle:
     if item._spec.dtype.name == "uint8":
         if not item._spec.shape:  # a mask of one element, not a number
             return item.bool()  # type: ignore[attr-defined,no-any-return]
-        warnings.warn(_BYTES, UserWarning, stacklevel=6)
+        warnings.warn(BYTES, UserWarning, stacklevel=6)
     return item
 
 

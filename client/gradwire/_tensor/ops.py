@@ -1126,7 +1126,7 @@ PARAMETER_KINDS: dict[str, dict[str, str]] = {
     "remainder": {"input": "Tensor | Number", "other": "Tensor | Number"},
     "repeat": {"input": "Tensor", "repeats": "int | Sequence[int]"},
     "reshape": {"input": "Tensor", "shape": "int | Sequence[int]"},
-    "roll": {"input": "Tensor", "shifts": "int | Sequence[int]", "dims": "int | Sequence[int]"},
+    "roll": {"input": "Tensor", "shifts": "int | Sequence[int]", "dims": "int | Sequence[int] | None"},
     "rsqrt": {"input": "Tensor"},
     "rsub": {"input": "Tensor", "other": "Tensor | Number", "alpha": "Number"},
     "select": {"input": "Tensor", "dim": "int", "index": "int"},
@@ -4040,8 +4040,8 @@ def rnn_layer(input: Tensor, h_0: Tensor, weight_ih: Tensor, weight_hh: Tensor, 
     return _call("rnn_layer", (input, h_0, weight_ih, weight_hh, bias_ih, bias_hh, batch_sizes, reverse, nonlinearity), (), ('output', 'h_n'))
 
 
-def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] = ()) -> Tensor:
-    """Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll)."""
+def roll(input: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] | None = ()) -> Tensor:
+    """Shift elements cyclically along `dims`; along the flattened tensor if `dims` is empty or None (torch.roll)."""
     return _call("roll", (input, shifts, dims))
 
 
@@ -6327,8 +6327,8 @@ class TensorMethods:
         """See `gradwire.resolve_conj`: Return the tensor itself: conjugation is never lazy here (torch.resolve_conj)."""
         return _call("resolve_conj", (self,))
 
-    def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] = ()) -> Tensor:
-        """See `gradwire.roll`: Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll)."""
+    def roll(self, shifts: int | Sequence[int], dims: int | Sequence[int] | None = ()) -> Tensor:
+        """See `gradwire.roll`: Shift elements cyclically along `dims`; along the flattened tensor if `dims` is empty or None (torch.roll)."""
         return _call("roll", (self, shifts, dims))
 
     def rot90(self, k: int = 1, dims: int | Sequence[int] = (0, 1)) -> Tensor:

@@ -7,6 +7,7 @@ op methods come from `ops.py`, generated from the server's registry; Python's op
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import sys
 import warnings
@@ -55,6 +56,8 @@ from gradwire.v1 import commands_pb2, errors_pb2, service_pb2, types_pb2
 
 Number: TypeAlias = "int | float | bool | complex"
 _T = TypeVar("_T", bound="Tensor")
+# Items that iteration makes at a time; the server limits the results of one op.
+_MOST_ITEMS = 1 << 16
 
 _UNDELETABLE = {
     "data": "Deleting tensor data is not allowed. Delete tensor instead!",
@@ -594,6 +597,12 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     def __iter__(self) -> Iterator[Tensor]:
         if not self._spec.shape:
             raise TypeError("iteration over a 0-d tensor")
+        length = self._spec.shape[0]
+        if length > _MOST_ITEMS:
+            return itertools.chain.from_iterable(
+                _call("unbind", (_call("narrow", (self, 0, first, min(_MOST_ITEMS, length - first))), 0), (), "tuple")
+                for first in range(0, length, _MOST_ITEMS)
+            )
         items = _call("unbind", (self, 0), (), "tuple")
         values.note_items(self, items)
         return iter(items)

@@ -31,8 +31,11 @@ _IMAGINARY = "Casting complex values to real discards the imaginary part"
 _BETA = "index_reduce() is in beta and the API may change at any time."
 _SPREADS = ("var", "std", "var_mean", "std_mean")
 _CASTS = ("to", "copy_", "setitem_", "fill_")
+_PUTS = ("index_put", "index_put_")
+#: Of an index by bytes.
+BYTES = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
 #: Ops that may warn.
-WARNING_OPS = frozenset((*_SPREADS, *_CASTS, "cov", "index_reduce"))
+WARNING_OPS = frozenset((*_SPREADS, *_CASTS, *_PUTS, "cov", "index_reduce"))
 
 
 def warn(text: str) -> None:
@@ -67,6 +70,8 @@ def warning_of(op: str, named: dict[str, Any], specs: Sequence[Spec]) -> str:
     """Text of the warning for each such call, or "". Once-per-process warnings are given here."""
     if op in _SPREADS or op == "cov":
         return _of_freedom(op, named, specs)
+    if op in _PUTS:
+        return BYTES if any(index._spec.dtype.name == "uint8" for index in named["indices"]) else ""
     if op == "index_reduce":
         warn_once(_BETA)
     elif op in _CASTS:

@@ -19,6 +19,7 @@ from gradwire._base import dtypes
 from gradwire._base.call_site import find_call_site
 from gradwire._base.errors import refuse
 from gradwire._base.modes import no_grad
+from gradwire._base.refused import refusal
 from gradwire._graph.hooks import RemovableHandle, add_hook
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
@@ -546,6 +547,15 @@ class Module(_state.StateHooks):
     def cuda(self: M, device: Any = None) -> M:
         """Move the module to a GPU of the server."""
         return self._apply(lambda tensor: tensor.cuda() if device is None else tensor.cuda(device))
+
+    def share_memory(self: M) -> M:
+        """Refused: the tensors are on the server. Raises RuntimeError for parameters without sizes, as PyTorch does."""
+        if any(map(is_lazy, itertools.chain(self.parameters(), self.buffers()))):
+            raise RuntimeError(
+                "Can't share memory on an uninitialized parameter or buffer. Call `forward()` before calling "
+                "`module.share_memory()`."
+            )
+        raise refusal("nn.Module.share_memory", "tensors are on the server, and each process has a session of its own")
 
     def _cast(self: M, dtype: dtypes.dtype) -> M:
         return self._apply(lambda tensor: tensor.to(dtype) if tensor.is_floating_point() else tensor)

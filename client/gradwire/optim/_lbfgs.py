@@ -90,7 +90,7 @@ class LBFGS(Optimizer):
             state["prev_flat_grad"] = grad.clone()
             state["prev_loss"] = before = loss
             slope, total = _read(grad.dot(direction), grad.abs().sum())
-            t = min(1.0, 1.0 / total) * lr if state["n_iter"] == 1 else lr
+            t = min(1.0, 1.0 / total if total else math.inf) * lr if state["n_iter"] == 1 else lr
             state["d"], state["t"] = direction, t
             if slope > -group["tolerance_change"]:
                 break

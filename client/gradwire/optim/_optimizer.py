@@ -103,6 +103,8 @@ class Optimizer:
     _stepping = False
     #: Whether each element is updated by itself, so that complex parameters may be updated as pairs of real numbers.
     _by_elements = False
+    #: Whether `_update` itself sees to sparse gradients, which `_gradients` leaves out.
+    _takes_sparse = False
     #: The function of `step` when a scheduler was made, which notices that it is overridden later.
     _scheduled_step: Any = None
     #: Makes guards of compiled functions compare its groups and state, but not its rates (`_compile.reach`).
@@ -298,6 +300,8 @@ class Optimizer:
             if grad is None:
                 continue
             if is_sparse(grad):
+                if self._takes_sparse:
+                    continue
                 raise RuntimeError(
                     f"{type(self).__name__} does not support sparse gradients, please consider SparseAdam instead"
                 )

@@ -10,6 +10,7 @@ from typing import Any
 from gradwire._compile.recorder import counting, varying
 from gradwire._compile.symbolic import key_of
 from gradwire._functions.create import full_like, zeros_like
+from gradwire._graph.sparse_gradients import is_sparse
 from gradwire._tensor.tensor import Tensor
 from gradwire.optim._optimizer import Optimizer, Params, decayed, plus, rate_of, refuse_negative, refuse_unsupported
 
@@ -21,10 +22,12 @@ def _rate(param: Tensor, group: dict[str, Any]) -> float:
 class Adagrad(Optimizer):
     """param -= lr / (1 + (step - 1) * lr_decay) * grad / (sqrt(sum of grad²) + eps). Like torch.optim.Adagrad.
 
-    Raises ValueError for options below zero.
+    A sparse gradient changes only the elements that it stores. Raises ValueError for options below zero; a step raises
+    RuntimeError for a sparse gradient with weight_decay.
     """
 
     _by_elements = True
+    _takes_sparse = True
 
     def __init__(
         self,
@@ -81,6 +84,26 @@ class Adagrad(Optimizer):
             total: Tensor = state["sum"].addcmul_(grad, grad, value=1)
             divisor = plus(total.sqrt(), group["eps"])
             param.addcdiv_(grad, divisor, value=varying(param, ("size", id(group), key_of(state["step"])), size))
+        for param in group["params"]:
+            if is_sparse(param.grad):
+                self._update_sparsely(param, group)
+
+    def _update_sparsely(self, param: Tensor, group: dict[str, Any]) -> None:
+        if group["weight_decay"] != 0:
+            raise RuntimeError("weight_decay option is not compatible with sparse gradients")
+        given: Any = param.grad
+        grad = (-given if group["maximize"] else given).coalesce()
+        state = self.state[param]
+        if not state:
+            state.update(self._initial_state(param, group))
+        state["step"] += 1
+        places, values = tuple(grad.indices()), grad.values()
+        if not values.numel():
+            return
+        state["sum"].index_put_(places, values**2, accumulate=True)
+        rate = rate_of(group) / (1 + (state["step"] - 1) * group["lr_decay"])
+        divisor = state["sum"][places].sqrt() + group["eps"]
+        param.index_put_(places, values / divisor * -rate, accumulate=True)
 
 
 class RMSprop(Optimizer):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire._base.refused import refusal
 from gradwire._compile.recorder import varying
 from gradwire._functions.create import zeros_like
 from gradwire._graph.sparse_gradients import is_sparse
@@ -67,9 +66,9 @@ class SGD(Optimizer):
             if group["maximize"]:
                 grad = -grad
             if is_sparse(grad):
-                if weight_decay != 0 or momentum != 0:
-                    raise refusal("optim.SGD of sparse gradients", "weight_decay and momentum are 0 there")
-                grad = grad.to_dense()
+                if weight_decay != 0:
+                    raise RuntimeError("add(sparse, dense) is not supported: weight_decay needs dense gradients")
+                grad = grad.to_dense()  # PyTorch's buffer is sparse, and has the same numbers
             if weight_decay != 0:
                 grad = grad.add(param, alpha=weight_decay)
             if momentum != 0:

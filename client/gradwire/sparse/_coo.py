@@ -36,6 +36,7 @@ class SparseTensor(StoredValues):
 
     is_sparse = True
     is_sparse_csr = False
+    is_mps = is_xpu = is_ipu = is_xla = is_maia = is_mtia = is_vulkan = False
     layout = sparse_coo
     __hash__ = StoredValues.__hash__  # for `__eq__` is defined
 

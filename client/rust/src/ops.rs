@@ -13,7 +13,7 @@ use crate::tensor::Tensor;
 use crate::values::DType;
 
 /// ListOpsResponse.hash of the ops below.
-pub const OPS_HASH: &str = "62effd2b53e3fe3e70fb3a8df785aebddf79d449f88df7d4a6c5e3389710e84d";
+pub const OPS_HASH: &str = "1968f1bb32b8571460edb2c9fb4478c0c973777a73b485b43829d9ae252af02c";
 
 /// Add dimensions of size 1 up to one dimension (torch.atleast_1d).
 pub fn atleast_1d(input: &Tensor) -> Tensor {
@@ -1924,7 +1924,7 @@ impl Tensor {
     pub fn resolve_conj(&self) -> Tensor {
         Call::new("resolve_conj").arg(self).one()
     }
-    /// Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll).
+    /// Shift elements cyclically along `dims`; along the flattened tensor if `dims` is empty or None (torch.roll).
     pub fn roll(&self, shifts: impl AsRef<[i64]>) -> Tensor {
         Call::new("roll").arg(self).arg(shifts.as_ref()).one()
     }

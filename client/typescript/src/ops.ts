@@ -1125,7 +1125,7 @@ export interface ZerosOptions {
 }
 
 /** ListOpsResponse.hash of these ops. */
-export const OPS_HASH = "62effd2b53e3fe3e70fb3a8df785aebddf79d449f88df7d4a6c5e3389710e84d";
+export const OPS_HASH = "1968f1bb32b8571460edb2c9fb4478c0c973777a73b485b43829d9ae252af02c";
 
 /** The ops that are methods of a tensor. */
 export abstract class TensorMethods {
@@ -3002,7 +3002,7 @@ export abstract class TensorMethods {
     return new Call("resolve_conj").tensor("", this).one();
   }
 
-  /** Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll). */
+  /** Shift elements cyclically along `dims`; along the flattened tensor if `dims` is empty or None (torch.roll). */
   roll(this: Tensor, shifts: number | readonly number[], options: RollOptions = {}): Tensor {
     const call = new Call("roll").tensor("", this).integers("", shifts);
     if (options.dims !== undefined) call.integers("dims", options.dims);

@@ -34,7 +34,7 @@ class _Lookup(Function):
         if ctx.scales:
             raise refuse("embedding_backward: scale_grad_by_freq not supported with sparse gradients")
         indices = ctx.saved_tensors[0].reshape(-1)
-        rows = grad_outputs[0].reshape(-1, ctx.size[1])
+        rows = grad_outputs[0].reshape(indices.shape[0], ctx.size[1])
         if ctx.padding is not None:
             with no_grad():
                 kept = (indices != ctx.padding % ctx.size[0]).nonzero().squeeze(1)

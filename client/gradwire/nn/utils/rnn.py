@@ -139,7 +139,11 @@ def invert_permutation(permutation: Tensor | None) -> Tensor | None:
 
 
 def _numbers(lengths: Any) -> list[int]:
-    return [int(length) for length in (lengths.tolist() if isinstance(lengths, Tensor) else lengths)]
+    if isinstance(lengths, Tensor):
+        if lengths.ndim != 1:
+            raise RuntimeError(f"expected a 1D lengths tensor, but got a {lengths.ndim}D tensor")
+        lengths = lengths.tolist()
+    return [int(length) for length in lengths]
 
 
 def pack_padded_sequence(
@@ -151,11 +155,11 @@ def pack_padded_sequence(
     lengths that are not, that are below 1 or above L, or of another number. Like
     torch.nn.utils.rnn.pack_padded_sequence.
     """
+    if not input.numel():
+        raise RuntimeError("Cannot pack empty tensors.")
     counts = _numbers(lengths)
     padded = input.transpose(0, 1) if batch_first else input
     steps, batch = padded.shape[:2]
-    if not input.numel():
-        raise RuntimeError("Cannot pack empty tensors.")
     if len(counts) != batch:
         raise RuntimeError(
             f"Expected `len(lengths)` to be equal to batch_size, but got {len(counts)} (batch_size={batch})"

@@ -181,5 +181,5 @@ def admit(shape: Sequence[int], dtype: DType, temporary: int = 0) -> None:
             )
     count = math.prod(size or 1 for size in shape)
     if count * dtype.itemsize >= MOST_ELEMENTS:
-        raise EngineError(Reason.MEMORY_LIMIT, f"{list(shape)} is too large: {count} elements exceed the address space")
+        raise EngineError(Reason.MEMORY_LIMIT, f"Storage size calculation overflowed with sizes={list(shape)}")
     CURRENT.get().account.admit(count * (dtype.itemsize + temporary))

@@ -17,6 +17,7 @@ from gradwire_engine.op.cost import CALL, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import cast
 from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.base.creation import zeros as new_zeros
 from gradwire_engine.ops.base.fill import zeros
 from gradwire_engine.ops.index.gather import index_select
 from gradwire_engine.ops.shape.join import diag_embed, meshgrid, stack
@@ -74,6 +75,8 @@ def block_diag(tensors: list[Array]) -> Any:
                 "torch.block_diag: Input tensors must have 2 or fewer dimensions. Input "
                 f"{place} has {tensor.ndim} dimensions",
             )
+    if not tensors:
+        return new_zeros((1, 0))
     # Promote before the reshape, because 0-dim tensors have a lower priority in type promotion.
     dtype = dtypes.result_type(*(getattr(tensor, "array", tensor) for tensor in tensors))
     blocks = [reshape(tensor, (1, -1)) if tensor.ndim < 2 else tensor for tensor in tensors]

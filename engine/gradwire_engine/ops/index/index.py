@@ -193,6 +193,8 @@ def index_put(xp: Any, input: Array, indices: list[Array], values: Array | Numbe
 
 def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: bool) -> None:
     # PyTorch checks masks and the number of indices before dtypes.
+    if not indices:
+        raise EngineError(Reason.RUNTIME, "index_put: at least one index is needed; fill_ and copy_ write all elements")
     early = len(indices) > input.ndim or any(map(_is_mask, indices))
     key = _key(xp, input.shape, indices) if early else None
     if hasattr(values, "dtype") and values.dtype != input.dtype and not _fills(indices, values):

@@ -6,6 +6,7 @@ it shifts and scales; `_scaled` rounds once, too. Its AVX2 kernels are followed 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -45,6 +46,8 @@ def _parts(count: int) -> Iterator[slice]:
 
 def _scaled(values: Any, factor: float, offset: float) -> Any:
     """values * factor + offset, in float64, rounded once: Dekker's product, Knuth's sum."""
+    if _HUGE <= max(abs(factor), abs(offset)) < math.inf:  # the corrections would overflow
+        return _scaled(values, factor * 2.0**-200, offset * 2.0**-200) * 2.0**200
     made = values if factor == 1 else values * factor
     if not offset:
         return made
@@ -56,8 +59,8 @@ def _scaled(values: Any, factor: float, offset: float) -> Any:
 
 
 def _product_error(values: Any, factor: float, product: Any) -> Any:
-    """What rounding dropped of values * factor; 0 for huge factors."""
-    if not abs(factor) < _HUGE:
+    """What rounding dropped of values * factor; 0 for factors that are not finite."""
+    if not math.isfinite(factor):
         return 0.0
     high, low = _halves(factor)
     upper, lower = _halves(values)

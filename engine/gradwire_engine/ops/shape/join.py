@@ -167,9 +167,9 @@ def flipud(input: Array) -> Array:
 
 
 @op(cost=8)
-def roll(xp: Any, input: Array, shifts: Ints, dims: Ints = ()) -> Array:
-    """Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll)."""
-    steps, axes = ints(shifts), ints(dims)
+def roll(xp: Any, input: Array, shifts: Ints, dims: Ints | None = ()) -> Array:
+    """Shift elements cyclically along `dims`; along the flattened tensor if `dims` is empty or None (torch.roll)."""
+    steps, axes = ints(shifts), () if dims is None else ints(dims)
     if not axes and len(steps) == 1:
         return xp.roll(input, steps[0])
     if not steps or len(steps) != len(axes):

@@ -55,7 +55,7 @@ REFUSED = [
     refused(basic.div, Reason.RUNTIME, "'trunc', or 'floor' but found 'up'", normal(2), 2.0, rounding_mode="up"),
     refused(basic.div, Reason.RUNTIME, "ZeroDivisionError", given([1], "int64"), 0, rounding_mode="floor"),
     refused(basic.div, Reason.NOT_SUPPORTED, "div_trunc_cpu", bools(2), bools(2), rounding_mode="trunc"),
-    refused(basic.expand, Reason.SHAPE, "[2, 4] must match the existing size [3]", normal(3), (2, 4)),
+    refused(basic.expand, Reason.SHAPE, "(4) must match the existing size (3)", normal(3), (2, 4)),
     refused(basic.sum_to_size, Reason.SHAPE, "size [2] is not expandable to size [3]", normal(3), (2,)),
 ]
 

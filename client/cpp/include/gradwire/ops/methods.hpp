@@ -193,7 +193,7 @@ struct ZerosOptions;
 struct ZerosLikeOptions;
 
 /// ListOpsResponse.hash of the ops below.
-inline constexpr char ops_hash[] = "62effd2b53e3fe3e70fb3a8df785aebddf79d449f88df7d4a6c5e3389710e84d";
+inline constexpr char ops_hash[] = "1968f1bb32b8571460edb2c9fb4478c0c973777a73b485b43829d9ae252af02c";
 
 namespace detail {
 
@@ -1043,7 +1043,7 @@ class TensorMethods {
     Tensor reshape_as(const Tensor& other) const;
     /// Return the tensor itself: conjugation is never lazy here (torch.resolve_conj).
     Tensor resolve_conj() const;
-    /// Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll).
+    /// Shift elements cyclically along `dims`; along the flattened tensor if `dims` is empty or None (torch.roll).
     Tensor roll(const Integers& shifts) const;
     /// Is roll() with options.
     Tensor roll(const Integers& shifts, const RollOptions& options) const;

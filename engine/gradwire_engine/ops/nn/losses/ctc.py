@@ -166,7 +166,7 @@ def _padded(targets: Any, sizes: Any) -> Any:
 
 def _check(log_probs: Any, targets: Any, lengths: Any, sizes: Any, blank: int) -> None:
     steps, samples, classes = log_probs.shape
-    if dtypes.category(log_probs.dtype) != dtypes.FLOAT:
+    if dtypes.category(log_probs.dtype) != dtypes.FLOAT or dtypes.is_half(log_probs.dtype):
         raise EngineError(
             Reason.NOT_SUPPORTED, f"\"ctc_loss_cpu\" not implemented for '{dtypes.TITLES[log_probs.dtype]}'"
         )

@@ -59,11 +59,12 @@ def _rows(input: Any) -> Any:
     return reshape(input, (1, -1)) if input.ndim < 2 else input
 
 
-def _check_matrix(input: Any) -> None:
+def _check_matrix(kernel: str, input: Any) -> None:
     if input.ndim > 2 or (input.ndim and not input.shape[-1]):
         _refuse(f"Expected non-empty vector or matrix with optional 0-dim batch size, but got: {list(input.shape)}")
-    if dtypes.category(input.dtype) != dtypes.FLOAT:
-        _refuse(f"\"multi_margin_loss\" not implemented for '{dtypes.TITLES[input.dtype]}'", Reason.NOT_SUPPORTED)
+    lacks_halves = getattr(input, "device", "") == "cpu"  # PyTorch has them on a GPU
+    if dtypes.category(input.dtype) != dtypes.FLOAT or (lacks_halves and dtypes.is_half(input.dtype)):
+        _refuse(f"\"{kernel}\" not implemented for '{dtypes.TITLES[input.dtype]}'", Reason.NOT_SUPPORTED)
 
 
 @op(name="_is_class", cost=indexing(4))
@@ -93,7 +94,7 @@ def multi_margin_loss(
     wanted = reduction_of(size_average, reduce, reduction)
     if p not in (1, 2):
         _refuse("only p == 1 and p == 2 supported", Reason.ARGUMENT_VALUE)
-    _check_matrix(input)
+    _check_matrix("multi_margin_loss_cpu_kernel", input)
     rows = _rows(input)
     count, classes = rows.shape
     if weight is not None:
@@ -150,7 +151,7 @@ def multilabel_margin_loss(
     Raises EngineError: RUNTIME, ARGUMENT_VALUE.
     """
     wanted = reduction_of(size_average, reduce, reduction)
-    _check_matrix(input)
+    _check_matrix("multilabel_margin_loss_forward_out_frame", input)
     if tuple(target.shape) != tuple(input.shape):
         _refuse(f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}")
     if target.dtype != dtypes.int64:

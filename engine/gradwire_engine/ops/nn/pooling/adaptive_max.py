@@ -14,7 +14,7 @@ from gradwire_engine.op.cost import LOOP, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.index.gather import gather_backward
-from gradwire_engine.ops.nn.pooling.primitives import max_indices, max_pool
+from gradwire_engine.ops.nn.pooling.primitives import check_filled_gradient, max_indices, max_pool
 from gradwire_engine.ops.shape.shape import flatten, reshape, squeeze, unsqueeze
 
 Ints = Any  # an int or a sequence of ints
@@ -85,6 +85,7 @@ def _winner(xp: Any, window: Array) -> Array:
 
 def _adaptive_max_input(g: Any, out1: Any, input_meta: Any, size: Ints) -> Any:
     shape, dims = input_meta.shape, len(size)
+    check_filled_gradient(f"adaptive_max_pool{dims}d_backward", g.shape)
     flat = (*shape[:-dims], math.prod(shape[-dims:]))
     added = gather_backward(flatten(g, -dims), len(shape) - dims, flatten(out1, -dims), flat)
     return reshape(added, shape)

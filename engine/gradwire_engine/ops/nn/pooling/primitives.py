@@ -15,6 +15,7 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType
+from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.cost import CALL, LOOP, counted, flop, indexing
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import expand
@@ -425,12 +426,23 @@ def _adaptive_avg_unpool(xp: Any, grad: Array, size: Ints) -> Array:
 
 
 _adaptive_avg_unpool.sized_by(lambda grad, size: _result_bytes(grad, size))
-adaptive_avg_pool.grad(
-    input=lambda g, input_meta, output_size: (
-        expand(g / math.prod(input_meta.shape[-len(output_size) :]), input_meta.shape)
-        if all(size == 1 for size in output_size)
-        else _adaptive_avg_unpool(g, input_meta.shape[-len(output_size) :])
-    )
-).tangent("linear")
+
+
+def check_filled_gradient(name: str, shape: tuple[int, ...]) -> None:
+    """Refuse a gradient without elements in a sample, as PyTorch does. Raises EngineError: RUNTIME."""
+    if 0 in shape[1:]:
+        text = "Expected grad_output to have non-zero size for non-batch dimensions"
+        raise EngineError(Reason.RUNTIME, f"{name}(): {text}, but grad_output has sizes {list(shape)}", op=name)
+
+
+def _adaptive_avg_input(g: Any, input_meta: Any, output_size: Ints) -> Any:
+    size = input_meta.shape[-len(output_size) :]
+    if all(one == 1 for one in output_size):
+        return expand(g / math.prod(size), input_meta.shape)
+    check_filled_gradient(f"adaptive_avg_pool{len(output_size)}d_backward", g.shape)
+    return _adaptive_avg_unpool(g, size)
+
+
+adaptive_avg_pool.grad(input=_adaptive_avg_input).tangent("linear")
 _adaptive_avg_unpool.grad(grad=lambda g, grad_meta, size: adaptive_avg_pool(g, grad_meta.shape[-len(size) :]))
 _adaptive_avg_unpool.tangent("linear")

@@ -6,7 +6,7 @@ import java.util.function.Consumer;
 /** Methods of {@link Session} that make tensors from no others. */
 public abstract class SessionOps {
   /** ListOpsResponse.hash of the ops of this version. */
-  public static final String OPS_HASH = "62effd2b53e3fe3e70fb3a8df785aebddf79d449f88df7d4a6c5e3389710e84d";
+  public static final String OPS_HASH = "1968f1bb32b8571460edb2c9fb4478c0c973777a73b485b43829d9ae252af02c";
 
   SessionOps() {}
 

@@ -2665,12 +2665,12 @@ public abstract class TensorOps {
     return new Call(null, "resolve_conj").tensor("", (Tensor) this).one();
   }
 
-  /** Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll). */
+  /** Shift elements cyclically along `dims`; along the flattened tensor if `dims` is empty or None (torch.roll). */
   public Tensor roll(long... shifts) {
     return new Call(null, "roll").tensor("", (Tensor) this).integers("", shifts).one();
   }
 
-  /** Shift elements cyclically along `dims`, or along the flattened tensor if `dims` is empty (torch.roll). */
+  /** Shift elements cyclically along `dims`; along the flattened tensor if `dims` is empty or None (torch.roll). */
   public Tensor roll(long[] shifts, Consumer<RollOptions> options) {
     Call call = new Call(null, "roll").tensor("", (Tensor) this).integers("", shifts);
     options.accept(new RollOptions(call));
