@@ -133,13 +133,13 @@ describe("code", () => {
   test("each run frees the tensors of the run before, and leaving the page ends the session", async () => {
     const open = async () => {
       const { sessions = [] } = (await server.call("ListSessions", {}, server.admin)) as {
-        sessions?: { sessionId: string; client: string; tensors: string }[];
+        sessions?: { number: string; client: string; tensors: string }[];
       };
       return sessions.filter((each) => each.client === "gradwire-studio playground");
     };
     // The sessions of pages that were left before may be ending still.
-    const before = (await open()).map((each) => each.sessionId);
-    const own = async () => (await open()).filter((each) => !before.includes(each.sessionId));
+    const before = (await open()).map((each) => each.number);
+    const own = async () => (await open()).filter((each) => !before.includes(each.number));
     const now = await opened();
     await ran(now);
     for (let i = 0; i < 4; i++) {
