@@ -193,7 +193,7 @@ def test_a_saved_value_is_copied_only_when_it_is_changed() -> None:
 
 
 def test_a_saved_value_is_copied_when_a_view_is_changed(session: gradwire.Session) -> None:
-    """PyTorch gives 13, 16 and 33 here."""
+    """PyTorch gives 9, 16 and 33 here."""
     with session, gradwire.autograd.graph.allow_mutation_on_saved_tensors():
         a = gradwire.tensor([1.0, 2.0, 3.0], requires_grad=True)
         b = a * 1
