@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gradwire._base.errors import GradwireValueError, refuse
+from gradwire._base.errors import GradwireError, GradwireValueError, refuse
 from gradwire._base.modes import enable_grad, is_grad_enabled
 from gradwire._functions.backward import grad
 from gradwire._functions.create import zeros
@@ -26,6 +26,7 @@ from gradwire._tensor.batching import REGION, restored, without_casts
 from gradwire._transport.wire import Value
 from gradwire.autograd.function import Function
 from gradwire.utils import _selective_checkpoints
+from gradwire.utils._early_stop import Progress, StoppedEarly, not_counting, note_unclear
 from gradwire.utils._selective_checkpoints import CheckpointPolicy, Selection, SelectiveCheckpointContext
 from gradwire.v1 import hooks_pb2, service_pb2
 
@@ -115,7 +116,7 @@ def checkpoint(
 ) -> Any:
     """`function(*args, **kwargs)`, which is called again in backward rather than keeping what backward needs.
 
-    Works like PyTorch's with `use_reentrant=False`. It stops early only if a policy selects what is kept. With
+    Works like PyTorch's with `use_reentrant=False`. The second call ends behind the last op that may save a value. With
     `use_reentrant` it refuses what that form of PyTorch's refuses: `autograd.grad`, `backward(inputs=)`, and a backward
     where nothing requires a gradient. `context_fn` makes a context for each of the two calls. Backward raises
     RuntimeError if the second call makes other nodes, or an argument's tensor was changed in place.
@@ -129,26 +130,30 @@ def checkpoint(
         with first:
             return function(*args, **kwargs)
     check_enabled()
+    note_unclear()
+    stops = early_stop if _STOPS_EARLY.get() is None else bool(_STOPS_EARLY.get())
     if isinstance(first, Selection) and again is first.again:
-        stops = _STOPS_EARLY.get()
         inputs = _Watch.of(list(_handles((args, kwargs))))
         check = (lambda: None) if inputs is None else inputs.check
         call_it = partial(function, *args, **kwargs)
-        return _selective_checkpoints.run(
-            call_it, first, check, early_stop if stops is None else stops, preserve_rng_state
-        )
+        return _selective_checkpoints.run(call_it, first, check, stops, preserve_rng_state)
     session = next((each._session for each in _handles((args, kwargs))), None) or current_session()
     number = next(session.ids)
     region = REGION.get()
 
-    def call(context: _Context, begin: int, end: int) -> Any:
+    progress = Progress()
+    progress.unclear = not stops or not isinstance(again, nullcontext)  # a context may be entered only once
+
+    def call(context: _Context, begin: int, end: int, counting: _Context) -> Any:
         outputs: list[Handle] = []
         _mark(session, number, begin, (), preserve_rng_state)
         try:
-            with context, in_force(None):
+            with context, in_force(None), counting:
                 token = IN_CHECKPOINT.set(not use_reentrant)
                 try:
                     result = function(*args, **kwargs)
+                except StoppedEarly as stopped:
+                    result = stopped.live
                 finally:
                     IN_CHECKPOINT.reset(token)
             outputs = [each for each in _handles(result) if each._session is session]
@@ -164,13 +169,24 @@ def checkpoint(
             if watch is not None:
                 watch.check()
             with restored(region):
-                call(again, hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN, hooks_pb2.CHECKPOINT_MARK_END_AGAIN)
+                compute_again()
+
+    def compute_again() -> None:
+        marks = hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN, hooks_pb2.CHECKPOINT_MARK_END_AGAIN
+        if progress.may_stop():
+            try:
+                call(again, *marks, progress.stopping())
+            except GradwireError:
+                progress.unclear = True  # it may have ended too early
+            else:
+                return
+        call(again, *marks, not_counting())
 
     session.hooks[number] = run
     watch = _Watch.of([each for each in _handles((args, kwargs)) if each._session is session])
     try:
         with without_casts():  # the second call makes the same casts
-            result = call(first, hooks_pb2.CHECKPOINT_MARK_BEGIN, hooks_pb2.CHECKPOINT_MARK_END)
+            result = call(first, hooks_pb2.CHECKPOINT_MARK_BEGIN, hooks_pb2.CHECKPOINT_MARK_END, progress.counting())
     except BaseException:
         session.hooks.pop(number, None)
         raise
@@ -204,9 +220,9 @@ def _needless(result: Any, args: tuple[Any, ...]) -> Any:
 
 @contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """Inside, selective checkpoints stop being computed again as soon as all is there, or never do.
+    """Inside, checkpoints stop being computed again as soon as all is there, or never do.
 
-    It overrides their argument `early_stop`. Other checkpoints are always computed again as a whole.
+    It overrides their argument `early_stop`.
     """
     token = _STOPS_EARLY.set(enable)
     try:
