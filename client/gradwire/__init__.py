@@ -217,6 +217,7 @@ _WIRED = {
     "make_tensor": "_functions.create",
     "map_anything": "func._vmap",
     "namespace": "array_api._info",
+    "ops": "library",
     "record_function": "profiler",
     "reduce_tensor": "_functions.pickled",
     "sparse_bsc": "_functions.legacy",

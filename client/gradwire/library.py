@@ -6,12 +6,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 from gradwire._base.refused import refusal, refused
 from gradwire._base.wiring import wired
+from gradwire._tensor.batching import BATCHING, CUSTOM_OPS
 from gradwire.autograd.function import Function
 from gradwire.nn._functional import aten
 
@@ -66,6 +68,7 @@ class Library:
 
     def __init__(self, ns: str, kind: str, dispatch_key: str = "") -> None:
         self.ns, self.kind, self.dispatch_key = ns, kind, dispatch_key
+        self._given: list[str] = []
 
     def define(self, schema: str, alias_analysis: str = "", *, tags: Any = ()) -> str:
         """Return the op's name; the schema is not used."""
@@ -75,7 +78,25 @@ class Library:
         """Let a function compute an op, unless it only computes shapes."""
         name = _name(op_name)
         if _computes(dispatch_key or self.dispatch_key):
-            _implementations[name if "::" in name else f"{self.ns}::{name}"] = fn
+            full = name if "::" in name else f"{self.ns}::{name}"
+            _implementations[full] = fn
+            self._given.append(full)
+
+    def _destroy(self) -> None:
+        """Take the functions back that `impl` gave."""
+        for name in self._given:
+            _implementations.pop(name, None)
+        self._given.clear()
+
+
+@contextmanager
+def _scoped_library(ns: str, kind: str, dispatch_key: str = "") -> Iterator[Library]:
+    """A library whose functions are taken back at the end of the block."""
+    made = Library(ns, kind, dispatch_key)
+    try:
+        yield made
+    finally:
+        made._destroy()
 
 
 class CustomOpDef:
@@ -164,6 +185,16 @@ def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context
 
 
 def _run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    if BATCHING and name in _implementations:
+        overload = OpOverload(name, "default", OpOverloadPacket(name))
+        for each in CUSTOM_OPS:
+            made = each(overload, args, kwargs, lambda: _computed(name, args, kwargs))
+            if made is not NotImplemented:
+                return made
+    return _computed(name, args, kwargs)
+
+
+def _computed(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if name in _derivatives and not kwargs:
         return _derivatives[name].apply(*args)
     if name not in _implementations:

@@ -203,8 +203,7 @@ def test_a_list_of_a_selective_checkpoint_has_overloads():
     refuse(lambda t: contexts(t, [2]), ValueError, "Expected op in `op_list` to be an OpOverload")
     refuse(lambda t: contexts(t, [t.ops.aten.sin]), ValueError, "update the OpOverloadPacket to a specific OpOverload")
     refuse(lambda t: contexts(t, 2), TypeError, "either a function or a list of ops")
-    with pytest.warns(UserWarning, match="the policy is not called"):
-        contexts(gradwire, [gradwire.ops.aten.sin.default])
+    assert len(contexts(gradwire, [gradwire.ops.aten.sin.default])) == 2
 
 
 @pytest.mark.parametrize("inverse", [True, False])

@@ -155,6 +155,94 @@ def test_saved_values_may_be_changed_in_place_where_it_is_allowed() -> None:
     agree(told)
 
 
+@pytest.mark.usefixtures("session")
+def test_a_saved_value_is_copied_only_when_it_is_changed() -> None:
+    def told(t: Any) -> Any:
+        counts = []
+        with t.autograd.graph.allow_mutation_on_saved_tensors() as held:
+
+            def note() -> None:
+                counts.append(len(list(held.cloned.items())))
+
+            a = t.tensor([1.0, 2.0, 3.0], requires_grad=True)
+            b = a * 1
+            x, y = b**2, b**3
+            note()
+            b.add_(1)  # one copy for both
+            note()
+            z = b**2
+            b.zero_()
+            note()
+            with t.no_grad():
+                b.data.mul_(2)  # nothing new was saved
+            note()
+            slope = t.autograd.grad((x + y + z).sum(), a)
+            note()
+            del x, y, z
+            note()
+            c, d = t.ones(3).requires_grad_(), t.ones(3) * 2
+            out, other = c * d, (c.exp() * d[1:].sum()).sum()
+            t.sin(t.ones(3), out=d)
+            note()
+            further = t.autograd.grad(out.sum() + other, c)
+            del out, other
+            note()
+        return counts, slope, further, b.detach(), d
+
+    agree(told)
+
+
+def test_a_saved_value_is_copied_when_a_view_is_changed(session: gradwire.Session) -> None:
+    """PyTorch gives 9, 16 and 33 here."""
+    with session, gradwire.autograd.graph.allow_mutation_on_saved_tensors():
+        a = gradwire.tensor([1.0, 2.0, 3.0], requires_grad=True)
+        b = a * 1
+        y = b**2 + b**3
+        b.add_(1)
+        z = b**2
+        b[1:].zero_()
+        (slope,) = gradwire.autograd.grad((y + z).sum(), a)
+    assert slope.tolist() == [9.0, 22.0, 41.0]  # 2a + 3a² + 2(a + 1)
+
+
+def test_running_statistics_may_change_after_they_were_saved(session: gradwire.Session) -> None:
+    """PyTorch gives the gradient of the later statistics here."""
+    with session, gradwire.autograd.graph.allow_mutation_on_saved_tensors():
+        x = gradwire.tensor([[1.0, 2.0], [3.0, 5.0], [4.0, 1.0]], requires_grad=True)
+        mean, var = gradwire.tensor([0.5, 0.25]), gradwire.tensor([1.5, 2.0])
+        expected = 3 * (x.detach() - mean) ** 2 / (var + 1e-5) ** 1.5
+        y = gradwire.nn.functional.batch_norm(x, mean, var, training=False)
+        gradwire.nn.functional.batch_norm(x.detach(), mean, var, training=True)
+        (slope,) = gradwire.autograd.grad((y**3).sum(), x)
+    assert gradwire.allclose(slope, expected)
+
+
+@pytest.mark.usefixtures("session")
+def test_an_optimizer_may_step_before_backward() -> None:
+    def told(t: Any) -> Any:
+        weight = t.nn.Parameter(t.ones(3))
+        optimizer = t.optim.Adam([weight], lr=0.5)
+        with t.autograd.graph.allow_mutation_on_saved_tensors():
+            y, other = (weight**2).sum(), (weight * 3).sum()
+            other.backward()
+            optimizer.step()
+            return t.autograd.grad(y, weight), weight.detach()
+
+    agree(told)
+
+
+def test_a_change_that_the_context_does_not_see_is_refused(session: gradwire.Session) -> None:
+    with session, gradwire.autograd.graph.allow_mutation_on_saved_tensors():
+        a = gradwire.ones(3, requires_grad=True)
+        b = a * 2
+        y = (b**2).sum()
+        other = threading.Thread(target=b.detach().mul_, args=(3,))  # a thread has no contexts of another
+        other.start()
+        other.join()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.backward()
+
+
 def test_a_saved_value_is_no_second_handle_of_the_programs_tensor(session: gradwire.Session) -> None:
     x = gradwire.ones(3, requires_grad=True)
     mask = x > 0

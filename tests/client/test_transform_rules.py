@@ -3,7 +3,7 @@
 import pytest
 
 import gradwire
-from tests.client.oracle import torch
+from tests.client.oracle import agree, refuse, torch
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -157,3 +157,31 @@ def test_printed_tensors_name_their_transforms():
         return shown
 
     assert case(gradwire) == case(torch)
+
+
+@pytest.mark.parametrize(
+    ("in_dim", "size", "stride", "offset"),
+    [
+        (0, (2, 2), (1, 2), None),
+        (0, (3,), (2,), 1),
+        (1, (2, 3), (6, 0), None),
+        (0, (), (), 4),
+        (0, (0, 3), (9, 9), None),
+        (1, (4,), (0,), 3),
+    ],
+)
+def test_as_strided_is_relative_to_the_sample(in_dim, size, stride, offset):
+    def told(t):
+        x = (t.arange(12, dtype=t.float64) * 0.7).reshape(2, 6).requires_grad_()
+        y = t.func.vmap(lambda row: row.as_strided(size, stride, offset), in_dims=in_dim)(x)
+        return y.detach(), t.autograd.grad((y**2).sum(), x)
+
+    agree(told)
+
+
+@pytest.mark.parametrize(("size", "stride", "offset"), [((4,), (2,), None), ((2,), (1,), 5), ((6,), (1,), 1)])
+def test_as_strided_refuses_elements_of_other_samples(size, stride, offset):
+    def told(t):
+        return t.func.vmap(lambda row: row.as_strided(size, stride, offset))(t.arange(12.0).reshape(2, 6))
+
+    refuse(told, RuntimeError, "can access memory outside of `tensor`")

@@ -971,7 +971,7 @@ type PackSavedRequest struct {
 	Number uint64 `protobuf:"fixed64,3,opt,name=number,proto3" json:"number,omitempty"`
 	// The step.
 	Step PackStep `protobuf:"varint,4,opt,name=step,proto3,enum=gradwire.v1.PackStep" json:"step,omitempty"`
-	// For SHOW and KEEP: the op's results.
+	// For SHOW and KEEP: the op's results, and further tensors that a value may be.
 	Outputs []uint64 `protobuf:"fixed64,5,rep,packed,name=outputs,proto3" json:"outputs,omitempty"`
 	// For KEEP: a number for each value, as in RegisterHook. If empty, the server keeps the values.
 	Hooks         []uint64 `protobuf:"fixed64,6,rep,packed,name=hooks,proto3" json:"hooks,omitempty"`
@@ -1055,7 +1055,7 @@ func (x *PackSavedRequest) GetHooks() []uint64 {
 type PackSavedResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// For SHOW: the values, as tensors without history on the same memory. The client releases the ids. If there are
-	// none, the client sends no KEEP.
+	// none, the client sends no KEEP. TensorSpec.same_as tells which of `outputs` a value is.
 	Values        []*TensorSpec `protobuf:"bytes,1,rep,name=values,proto3" json:"values,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

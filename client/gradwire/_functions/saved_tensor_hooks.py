@@ -6,7 +6,7 @@ values and the server drops them. In backward the server requests them by callin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -30,10 +30,14 @@ _T = TypeVar("_T")
 
 
 class Pair(NamedTuple):
-    """The two active hooks."""
+    """The two active hooks.
 
-    pack: Callable[[Any], Any]
+    named: whether `pack` gets a second argument: the op's argument or result that is the value, or None.
+    """
+
+    pack: Callable[..., Any]
     unpack: Callable[[Any], Any]
+    named: bool = False
 
 
 #: Active hooks of this thread or task; None if saved values stay on the server.
@@ -86,10 +90,13 @@ def without_saved_tensors_hooks() -> AbstractContextManager[None]:
     )
 
 
-def packing(session: SessionProtocol, apply: Callable[[], _T], changed: Sequence[Any] = ()) -> _T:
+def packing(
+    session: SessionProtocol, apply: Callable[[], _T], changed: Sequence[Any] = (), inputs: Sequence[Any] = ()
+) -> _T:
     """Call `apply`, which records nodes, and pack the values they save if hooks are active.
 
-    The nodes are found from the tensors that `apply` returns, or from `changed` if it returns none.
+    The nodes are found from the tensors that `apply` returns, or from `changed` if it returns none. `inputs` are
+    further tensors that may be what was saved.
     """
     pair = CURRENT.get()
     if pair is None or not GRAD_ENABLED.get():
@@ -105,9 +112,11 @@ def packing(session: SessionProtocol, apply: Callable[[], _T], changed: Sequence
     try:
         with in_force(None):
             made = apply()
-        outputs = [each._id for each in (*_handles(made), *changed) if each is not None and each._spec.requires_grad]
+        found = [each for each in (*_handles(made), *changed) if each is not None and each._spec.requires_grad]
+        near = {each._id: each for each in (*found, *inputs)} if found and pair.named else {}
+        outputs = list(near) or [each._id for each in found]
         if outputs:
-            done = not _shown_to(pair, session, number, outputs, hooks)
+            done = not _shown_to(pair, session, number, outputs, hooks, near)
             if not done:
                 session.wait(_command(number, hooks_pb2.PACK_STEP_KEEP, outputs, hooks))
                 done = True
@@ -121,14 +130,26 @@ def packing(session: SessionProtocol, apply: Callable[[], _T], changed: Sequence
             session.abandon(_command(number, hooks_pb2.PACK_STEP_KEEP, (), ()))
 
 
-def _shown_to(pair: Pair, session: SessionProtocol, number: int, outputs: Sequence[int], hooks: list[int]) -> list[int]:
-    """Pass each saved value to the pack hook; return the numbers under which the unpack hook is called."""
+def _shown_to(
+    pair: Pair,
+    session: SessionProtocol,
+    number: int,
+    outputs: Sequence[int],
+    hooks: list[int],
+    near: Mapping[int, Any],
+) -> list[int]:
+    """Pass each saved value to the pack hook; return the numbers under which the unpack hook is called.
+
+    `near` are the tensors by id that may be a value, for hooks that ask for them.
+    """
     shown = session.wait(_command(number, hooks_pb2.PACK_STEP_SHOW, outputs, ())).pack_saved.values
-    values = [new_proxy(session, spec.id, read_spec(spec)) for spec in shown]
+    values = [(new_proxy(session, spec.id, read_spec(spec)), near.get(spec.same_as)) for spec in shown]
     values.reverse()
     while values:
+        value, name = values.pop()
         with no_grad():
-            packed = pair.pack(values.pop())
+            packed = pair.pack(value, name) if pair.named else pair.pack(value)
+        del value
         hook = next(session.ids)
         session.hooks[hook] = unpacker(session, pair.unpack, packed)
         hooks.append(hook)
@@ -147,7 +168,7 @@ def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]],
     tensors = [*_handles(args), *_handles([value for _, value in kwargs])]
     if not any(each._spec.requires_grad or each._storage is not None for each in tensors):
         return NotImplemented
-    return packing(tensors[0]._session, lambda: _call(op, args, kwargs, result))
+    return packing(tensors[0]._session, lambda: _call(op, args, kwargs, result), inputs=tensors)
 
 
 def _handles(value: Any) -> Iterator[Handle]:

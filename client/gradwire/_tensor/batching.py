@@ -16,6 +16,8 @@ BATCHING: list[object] = []
 DISPATCH: list[Callable[..., Any]] = []
 #: Functions that handle the call of a custom autograd.Function, or return NotImplemented. vmap's registers itself.
 FUNCTIONS: list[Callable[..., Any]] = []
+#: Functions that handle the call of an op of torch.library, or return NotImplemented.
+CUSTOM_OPS: list[Callable[..., Any]] = []
 
 
 class Region:

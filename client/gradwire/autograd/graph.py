@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from gradwire._base.errors import GradwireValueError, refuse
@@ -17,6 +16,7 @@ from gradwire._graph.hook_runner import CURRENT_PASS, Pass
 from gradwire._graph.hooks import RemovableHandle
 from gradwire._graph.nodes import Node
 from gradwire._tensor.tensor import Tensor
+from gradwire.autograd._saved_mutations import allow_mutation_on_saved_tensors
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:
@@ -129,59 +129,6 @@ def _from_cpu(packed: tuple[Any, Tensor]) -> Tensor:
     device, tensor = packed
     made: Tensor = tensor.to(device)
     return made
-
-
-class _AllowMutationOnSavedContext:
-    """The copies of saved values that `allow_mutation_on_saved_tensors` keeps."""
-
-    def __init__(self) -> None:
-        #: A copy per saved value; it goes with the graph that saved it.
-        self.cloned: weakref.WeakKeyDictionary[_Saved, Tensor] = weakref.WeakKeyDictionary()
-
-    def clear(self) -> None:
-        """Drop the copies: backward through the graph is refused from then on."""
-        self.cloned.clear()
-
-
-class _Saved:
-    """Stands for one saved value in a graph."""
-
-
-_MUTATION_ALLOWED: ContextVar[_AllowMutationOnSavedContext | None] = ContextVar("gradwire_mutation", default=None)
-_OUTSIDE = (
-    "Trying to backward outside of the 'allow_mutation_on_saved_tensors' contextin which the graph was originally "
-    "recorded."
-)
-
-
-@contextmanager
-def allow_mutation_on_saved_tensors() -> Iterator[_AllowMutationOnSavedContext]:
-    """Inside, tensors that backward needs may be changed in place (torch.autograd.graph).
-
-    Each saved value is copied when it is saved; PyTorch copies it when it is changed. Forward and backward run in the
-    same context: backward outside raises AssertionError. Raises RuntimeError inside of another.
-    """
-    if _MUTATION_ALLOWED.get() is not None:
-        raise refuse("allow_mutation_on_saved_tensors contexts cannot be nested")
-    context = _AllowMutationOnSavedContext()
-
-    def pack(tensor: Tensor) -> _Saved:
-        saved = _Saved()
-        context.cloned[saved] = tensor.clone()
-        return saved
-
-    def unpack(saved: _Saved) -> Tensor:
-        if _MUTATION_ALLOWED.get() is not context or saved not in context.cloned:
-            raise AssertionError(_OUTSIDE)
-        return context.cloned[saved]
-
-    token = _MUTATION_ALLOWED.set(context)
-    try:
-        with saved_tensors_hooks(pack, unpack):
-            yield context
-    finally:
-        context.clear()
-        _MUTATION_ALLOWED.reset(token)
 
 
 def disable_saved_tensors_hooks(error_message: str) -> AbstractContextManager[None]:

@@ -6,13 +6,14 @@ again. Its commands make the same values again on the server, with the same rand
 
 from __future__ import annotations
 
-import enum
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gradwire._base.errors import refuse
+from gradwire._base.errors import GradwireError, GradwireValueError, refuse
 from gradwire._base.modes import enable_grad, is_grad_enabled
 from gradwire._functions.backward import grad
 from gradwire._functions.create import zeros
@@ -24,6 +25,9 @@ from gradwire._session.sessions import current_session
 from gradwire._tensor.batching import REGION, restored, without_casts
 from gradwire._transport.wire import Value
 from gradwire.autograd.function import Function
+from gradwire.utils import _selective_checkpoints
+from gradwire.utils._early_stop import Progress, StoppedEarly, not_counting, note_unclear
+from gradwire.utils._selective_checkpoints import CheckpointPolicy, Selection, SelectiveCheckpointContext
 from gradwire.v1 import hooks_pb2, service_pb2
 
 if TYPE_CHECKING:
@@ -31,6 +35,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CheckpointPolicy",
+    "SelectiveCheckpointContext",
     "checkpoint",
     "checkpoint_sequential",
     "create_selective_checkpoint_contexts",
@@ -49,12 +54,10 @@ _INCOMPATIBLE = (
     "the `inputs` argument."
 )
 
-_SELECTIVE = (
-    "create_selective_checkpoint_contexts: a checkpoint of gradwire computes everything again in backward; the policy "
-    "is not called."
-)
+_ONLY_WITHOUT = "Passing `context_fn` or `debug` is only supported when use_reentrant=False."
 
 _Context = AbstractContextManager[Any]
+_STOPS_EARLY: ContextVar[bool | None] = ContextVar("gradwire_checkpoint_early_stop", default=None)
 
 
 def noop_context_fn() -> tuple[_Context, _Context]:
@@ -62,32 +65,31 @@ def noop_context_fn() -> tuple[_Context, _Context]:
     return nullcontext(), nullcontext()
 
 
-class CheckpointPolicy(enum.Enum):
-    """What a selective checkpoint does with an op's results (torch.utils.checkpoint.CheckpointPolicy)."""
-
-    MUST_SAVE = 0
-    PREFER_SAVE = 1
-    MUST_RECOMPUTE = 2
-    PREFER_RECOMPUTE = 3
-    MUST_CPU_OFFLOAD = 4
-    PREFER_CPU_OFFLOAD = 5
-
-
 def create_selective_checkpoint_contexts(
     policy_fn_or_list: Callable[..., Any] | Sequence[Any], allow_cache_entry_mutation: bool = False
 ) -> tuple[_Context, _Context]:
     """Contexts for a checkpoint that keeps some results (torch.utils.checkpoint.create_selective_checkpoint_contexts).
 
-    Gradients are PyTorch's, but backward computes everything again: the policy is not called, with one warning. Raises
-    TypeError if it is neither a function nor a list, ValueError for a list of anything but overloads of ops.
+    In the first call `policy(context, op, *args, **kwargs)` is asked about each op, an overload of `torch.ops.aten`. A
+    list names the ops to keep. What is kept is not computed again; views, in-place ops and random numbers always are.
+    Each op waits for the server. An op of gradwire that PyTorch makes of several is asked about as such, and kept as
+    one. Backward passes the region once. Changing a kept result in place is refused, unless
+    `allow_cache_entry_mutation`. Raises TypeError if it is neither a function nor a list, ValueError for a list of
+    anything but overloads of ops.
     """
     for each in policy_fn_or_list if isinstance(policy_fn_or_list, list) else ():
         if type(each).__name__ != "OpOverload":  # library.py has it, whose attributes are overloads of any name
             raise ValueError(_no_overload(each))
     if not (callable(policy_fn_or_list) or isinstance(policy_fn_or_list, list)):
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
-    warnings.warn(_SELECTIVE, UserWarning, stacklevel=2)
-    return nullcontext(), nullcontext()
+    policy = policy_fn_or_list if callable(policy_fn_or_list) else partial(_listed, tuple(policy_fn_or_list))
+    selection = Selection(policy, allow_cache_entry_mutation)
+    return selection, selection.again
+
+
+def _listed(kept: Sequence[Any], context: SelectiveCheckpointContext, op: Any, *args: Any, **kwargs: Any) -> Any:
+    """The policy of a list of ops."""
+    return CheckpointPolicy.MUST_SAVE if op in kept else CheckpointPolicy.PREFER_RECOMPUTE
 
 
 def _no_overload(op: Any) -> str:
@@ -114,30 +116,44 @@ def checkpoint(
 ) -> Any:
     """`function(*args, **kwargs)`, which is called again in backward rather than keeping what backward needs.
 
-    Works like PyTorch's with `use_reentrant=False`, and never stops early. With `use_reentrant` it refuses what that
-    form of PyTorch's refuses: `autograd.grad`, `backward(inputs=)`, and a backward where nothing requires a gradient.
-    `context_fn` makes a context for each of the two calls. Backward raises RuntimeError if the second call makes other
-    nodes, or an argument's tensor was changed in place.
+    Works like PyTorch's with `use_reentrant=False`. The second call ends behind the last op that may save a value. With
+    `use_reentrant` it refuses what that form of PyTorch's refuses: `autograd.grad`, `backward(inputs=)`, and a backward
+    where nothing requires a gradient. `context_fn` makes a context for each of the two calls. Backward raises
+    RuntimeError if the second call makes other nodes, or an argument's tensor was changed in place.
     """
     if use_reentrant is None:
         warnings.warn(_EXPLICITLY, UserWarning, stacklevel=2)
+    if use_reentrant and (context_fn is not noop_context_fn or debug):
+        raise GradwireValueError(_ONLY_WITHOUT)
     first, again = context_fn()
     if not is_grad_enabled():
         with first:
             return function(*args, **kwargs)
     check_enabled()
+    note_unclear()
+    stops = early_stop if _STOPS_EARLY.get() is None else bool(_STOPS_EARLY.get())
+    if isinstance(first, Selection) and again is first.again:
+        inputs = _Watch.of(list(_handles((args, kwargs))))
+        check = (lambda: None) if inputs is None else inputs.check
+        call_it = partial(function, *args, **kwargs)
+        return _selective_checkpoints.run(call_it, first, check, stops, preserve_rng_state)
     session = next((each._session for each in _handles((args, kwargs))), None) or current_session()
     number = next(session.ids)
     region = REGION.get()
 
-    def call(context: _Context, begin: int, end: int) -> Any:
+    progress = Progress()
+    progress.unclear = not stops or not isinstance(again, nullcontext)  # a context may be entered only once
+
+    def call(context: _Context, begin: int, end: int, counting: _Context) -> Any:
         outputs: list[Handle] = []
         _mark(session, number, begin, (), preserve_rng_state)
         try:
-            with context, in_force(None):
+            with context, in_force(None), counting:
                 token = IN_CHECKPOINT.set(not use_reentrant)
                 try:
                     result = function(*args, **kwargs)
+                except StoppedEarly as stopped:
+                    result = stopped.live
                 finally:
                     IN_CHECKPOINT.reset(token)
             outputs = [each for each in _handles(result) if each._session is session]
@@ -153,13 +169,24 @@ def checkpoint(
             if watch is not None:
                 watch.check()
             with restored(region):
-                call(again, hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN, hooks_pb2.CHECKPOINT_MARK_END_AGAIN)
+                compute_again()
+
+    def compute_again() -> None:
+        marks = hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN, hooks_pb2.CHECKPOINT_MARK_END_AGAIN
+        if progress.may_stop():
+            try:
+                call(again, *marks, progress.stopping())
+            except GradwireError:
+                progress.unclear = True  # it may have ended too early
+            else:
+                return
+        call(again, *marks, not_counting())
 
     session.hooks[number] = run
     watch = _Watch.of([each for each in _handles((args, kwargs)) if each._session is session])
     try:
         with without_casts():  # the second call makes the same casts
-            result = call(first, hooks_pb2.CHECKPOINT_MARK_BEGIN, hooks_pb2.CHECKPOINT_MARK_END)
+            result = call(first, hooks_pb2.CHECKPOINT_MARK_BEGIN, hooks_pb2.CHECKPOINT_MARK_END, progress.counting())
     except BaseException:
         session.hooks.pop(number, None)
         raise
@@ -193,8 +220,15 @@ def _needless(result: Any, args: tuple[Any, ...]) -> Any:
 
 @contextmanager
 def set_checkpoint_early_stop(enable: bool) -> Iterator[None]:
-    """For programs that switch stopping early off, which never happens here: nothing."""
-    yield
+    """Inside, checkpoints stop being computed again as soon as all is there, or never do.
+
+    It overrides their argument `early_stop`.
+    """
+    token = _STOPS_EARLY.set(enable)
+    try:
+        yield
+    finally:
+        _STOPS_EARLY.reset(token)
 
 
 def checkpoint_sequential(

@@ -43,7 +43,7 @@ class RegionStart:
 class Region:
     """A region whose nodes keep no values; `callback` recomputes it. The nodes refer to the region."""
 
-    __slots__ = ("__weakref__", "callback", "kinds", "nodes", "random")
+    __slots__ = ("__weakref__", "callback", "kinds", "nodes", "offsets", "random", "saving")
     random: bytes | None
 
     def __init__(self, callback: ExternalCallback, moment: RegionStart, outputs: Iterable[Tensor]) -> None:
@@ -52,11 +52,15 @@ class Region:
         self.random = moment.random
         made = made_since(moment.first, outputs)
         self.kinds = [_kind(node) for node in made]
+        self.offsets = [node.seq - moment.first for node in made]
+        #: Indices of the nodes that need values back.
+        self.saving: list[int] = []
         # Several nodes may wait for one recomputed node, if a region is nested in another checkpointed region.
         self.nodes: list[list[weakref.ref[Node]]] = [[weakref.ref(node)] for node in made]
-        for node in made:
+        for place, node in enumerate(made):
             hollow = node.hooks is not None and node.hooks.again is not None
             if hollow or any(_tensors(node.saved)):
+                self.saving.append(place)
                 node.saved = ()
                 hooks_of(node).again = self
 
@@ -66,6 +70,21 @@ class Region:
         Raises EngineError: RUNTIME if the recomputed nodes differ in number, name, shapes or dtypes.
         """
         fresh = made_since(moment.first, outputs)
+        pairs = self._partly(moment, fresh) or self._all(fresh)
+        inner: dict[int, dict[int, int]] = {}
+        for waiting, new in pairs:
+            for reference in waiting:
+                old = reference()
+                if old is None or old.freed or old.hooks is None or old.hooks.again is not self:
+                    continue
+                old.saved = new.saved
+                region: Region | None = None if new.hooks is None else new.hooks.again
+                old.hooks.again = region
+                if region is not None:
+                    region._await(old, new, inner)
+
+    def _all(self, fresh: list[Node]) -> list[tuple[list[weakref.ref[Node]], Node]]:
+        """The region's nodes with the recomputed ones, in order."""
         kinds = [_kind(node) for node in fresh]
         if len(kinds) != len(self.kinds):
             raise EngineError(
@@ -81,17 +100,20 @@ class Region:
                     f"during the forward pass: node {place} was {before[0]} with {before[1]}, now it is {now[0]} with "
                     f"{now[1]}.",
                 )
-        inner: dict[int, dict[int, int]] = {}
-        for waiting, new in zip(self.nodes, fresh, strict=True):
-            for reference in waiting:
-                old = reference()
-                if old is None or old.freed or old.hooks is None or old.hooks.again is not self:
-                    continue
-                old.saved = new.saved
-                region: Region | None = None if new.hooks is None else new.hooks.again
-                old.hooks.again = region
-                if region is not None:
-                    region._await(old, new, inner)
+        return list(zip(self.nodes, fresh, strict=True))
+
+    def _partly(self, moment: RegionStart, fresh: list[Node]) -> list[tuple[list[weakref.ref[Node]], Node]]:
+        """The nodes that need values, with the recomputed ones, if the recomputation ended early. Empty if it did not.
+
+        The recomputed nodes may include some that lead to no result of the region. So numbers tell which is which.
+        """
+        if len(fresh) == len(self.kinds):
+            return []
+        found = {node.seq - moment.first: node for node in fresh}
+        pairs = [(place, found.get(self.offsets[place])) for place in self.saving]
+        if any(node is None or _kind(node) != self.kinds[place] for place, node in pairs):
+            return []
+        return [(self.nodes[place], node) for place, node in pairs if node is not None]
 
     def drop(self) -> None:
         """Drop again what a recomputation gave to nodes that no backward has passed since."""

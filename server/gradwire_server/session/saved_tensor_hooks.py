@@ -1,5 +1,6 @@
 """Saved tensors: gives the client the values that nodes saved, to store outside (saved_tensors_hooks) or to inspect."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gradwire.v1 import hooks_pb2
@@ -49,12 +50,21 @@ def pack_saved(
         return
     if answer is None:
         raise Refusal("ARGUMENT_VALUE", "a quiet command shows nothing", argument="quiet")
-    values = packable(moments[number].first, session.tensors(request.outputs))
+    given = session.tensors(request.outputs)
+    values = packable(moments[number].first, given)
     session.check_room(len(values))
     if not values:
         del moments[number]
     for value in values:
-        fill_spec(answer.values.add(), value, session.bind(0, value))
+        spec = answer.values.add()
+        fill_spec(spec, value, session.bind(0, value))
+        spec.same_as = _same_as(value, request.outputs, given)
+
+
+def _same_as(value: Tensor, ids: Iterable[int], tensors: Iterable[Tensor]) -> int:
+    """The id of the tensor that is the value: the same array of the same storage. 0 for none."""
+    found = (one for one, each in zip(ids, tensors, strict=True) if each.array is value.array)
+    return next(found, 0)
 
 
 def saved_value(

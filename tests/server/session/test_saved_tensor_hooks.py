@@ -60,6 +60,15 @@ def test_values_are_shown_once_and_replaced_by_what_hooks_hold(session: Any) -> 
     assert session.tensor(unpacked.tensors[0].id).array.tolist() == [1.0, 2.0]
 
 
+def test_a_value_that_is_a_tensor_of_the_request_is_told(session: Any) -> None:
+    packed(session)
+    bound(session, 5, 1.0, 2.0)  # alike, but of other memory
+    values = pack(session, "SHOW", number=3, outputs=[2, 5, 1]).values
+    told = {value.same_as: session.tensor(value.id).array.tolist() for value in values}
+    assert told[1] == [1.0, 2.0]
+    assert set(told) == {0, 1}
+
+
 def test_an_op_that_saved_nothing_has_nothing_to_pack(session: Any) -> None:
     x = bound(session, 1, 1.0)
     pack(session, "BEGIN", number=3)

@@ -81,6 +81,30 @@ def reshape(call: OpCall) -> Any:
     return call.wrap(_call(call.base, (call.first(), (call.level.size, *size))))
 
 
+@rule("as_strided")
+def as_strided(call: OpCall) -> Any:
+    """The same elements of each sample, relative to its first. Raises RuntimeError for elements of another sample."""
+    value = call.first()
+    size, stride = sizes_of(call.get("size")), sizes_of(call.get("stride"))
+    begin = value.storage_offset()
+    offset = call.get("storage_offset")
+    offset = begin if offset is None else offset
+    own = begin + _reach(value.shape[1:], value.stride()[1:])
+    if 0 not in size and (offset < begin or offset + _reach(size, stride) > own):
+        raise refuse(
+            f"vmap: as_strided(size={list(size)}, stride={list(stride)}, storage_offset={offset}) can access memory "
+            f"outside of `tensor`, a sample of sizes {list(value.shape[1:])} and strides {list(value.stride()[1:])}. "
+            "This is not supported inside of vmap."
+        )
+    sizes, strides = (call.level.size, *size), (value.stride()[0], *stride)
+    return call.wrap(_call("as_strided", (value, sizes, strides, offset)))
+
+
+def _reach(size: Sequence[int], stride: Sequence[int]) -> int:
+    """How far behind the first element the last one lies."""
+    return sum((count - 1) * step for count, step in zip(size, stride, strict=True))
+
+
 @rule("reshape_as view_as expand_as")
 def like_another(call: OpCall) -> Any:
     other = call.get("other")

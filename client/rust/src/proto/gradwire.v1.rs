@@ -2893,7 +2893,7 @@ pub struct PackSavedRequest {
     /// The step.
     #[prost(enumeration = "PackStep", tag = "4")]
     pub step: i32,
-    /// For SHOW and KEEP: the op's results.
+    /// For SHOW and KEEP: the op's results, and further tensors that a value may be.
     #[prost(fixed64, repeated, tag = "5")]
     pub outputs: ::prost::alloc::vec::Vec<u64>,
     /// For KEEP: a number for each value, as in RegisterHook. If empty, the server keeps the values.
@@ -2904,7 +2904,7 @@ pub struct PackSavedRequest {
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct PackSavedResponse {
     /// For SHOW: the values, as tensors without history on the same memory. The client releases the ids. If there are
-    /// none, the client sends no KEEP.
+    /// none, the client sends no KEEP. TensorSpec.same_as tells which of `outputs` a value is.
     #[prost(message, repeated, tag = "1")]
     pub values: ::prost::alloc::vec::Vec<TensorSpec>,
 }

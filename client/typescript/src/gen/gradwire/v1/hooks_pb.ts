@@ -517,7 +517,7 @@ export type PackSavedRequest = Message<"gradwire.v1.PackSavedRequest"> & {
   step: PackStep;
 
   /**
-   * For SHOW and KEEP: the op's results.
+   * For SHOW and KEEP: the op's results, and further tensors that a value may be.
    *
    * @generated from field: repeated fixed64 outputs = 5;
    */
@@ -546,7 +546,7 @@ export const PackSavedRequestSchema: GenMessage<PackSavedRequest> = /*@__PURE__*
 export type PackSavedResponse = Message<"gradwire.v1.PackSavedResponse"> & {
   /**
    * For SHOW: the values, as tensors without history on the same memory. The client releases the ids. If there are
-   * none, the client sends no KEEP.
+   * none, the client sends no KEEP. TensorSpec.same_as tells which of `outputs` a value is.
    *
    * @generated from field: repeated gradwire.v1.TensorSpec values = 1;
    */

@@ -1,0 +1,185 @@
+"""Early stop of checkpoints: how far the second call comes, and the same gradients with all that may go on around."""
+
+import random
+from collections.abc import Callable
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+import pytest
+
+import gradwire
+from gradwire.utils._early_stop import SAVES_NOTHING
+from gradwire_engine.op.op import OPS
+from tests.client.oracle import agree
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.usefixtures("session")
+
+
+def _checkpoint(t: Any) -> Any:
+    return import_module(f"{t.__name__}.utils.checkpoint")
+
+
+def _leaf(t: Any, *shape: int) -> Any:
+    count = int(torch.Size(shape).numel())
+    return (t.arange(count, dtype=t.float64).reshape(shape) * 0.37 % 1 - 0.4).requires_grad_()
+
+
+def test_ops_that_are_left_out_save_nothing() -> None:
+    for name in SAVES_NOTHING & set(OPS):
+        op = OPS[name]
+        for needed in range(1, 1 << len(op.tensor_bits)):
+            assert not op.saving_plan(needed).saves_tensors, name
+
+
+class _Cube:
+    """A custom function of the library."""
+
+    @staticmethod
+    def of(t: Any, x: Any) -> Any:
+        class Cube(t.autograd.Function):
+            @staticmethod
+            def forward(ctx: Any, x: Any) -> Any:
+                ctx.save_for_backward(x)
+                return x**3
+
+            @staticmethod
+            def backward(ctx: Any, g: Any) -> Any:
+                return 3 * ctx.saved_tensors[0] ** 2 * g
+
+        return Cube.apply(x)
+
+
+def _branch(t: Any, x: Any, kept: list[Any]) -> Any:
+    kept.append(x.cos().exp())  # leads to no result
+    y = x.sin()
+    kept.append(y.tanh())
+    return y.exp() + x
+
+
+def _changed(t: Any, x: Any, kept: list[Any]) -> Any:
+    h = x * 2
+    h[1:].mul_(x[:-1])
+    return h.exp().clone()[0]
+
+
+def _derived(t: Any, x: Any, kept: list[Any]) -> Any:
+    y = x.sin()
+    return t.autograd.grad(y.cos().sum(), x, create_graph=True)[0].clone() + y
+
+
+CASES: dict[str, Callable[[Any, Any, list[Any]], Any]] = {
+    "a copy at the end": lambda t, x, kept: x.sin().cos().clone(),
+    "a residual": lambda t, x, kept: (x @ x).tanh() @ x + x,
+    "several results": lambda t, x, kept: (x.sin() + 1, {"a": x.exp().sum(0) - 1, "b": x.mean()}),
+    "branches that lead nowhere": _branch,
+    "in place": _changed,
+    "a derivative inside": _derived,
+    "a custom function at the end": lambda t, x, kept: _Cube.of(t, x.sin()).clone(),
+    "a custom function in the middle": lambda t, x, kept: _Cube.of(t, x.sin()).exp() + x,
+    "nothing saved": lambda t, x, kept: x.clone() + 1,
+    "random numbers": lambda t, x, kept: t.nn.functional.dropout(x.exp(), 0.5).sin() + t.rand(3, 3, dtype=x.dtype),
+    "without gradient at the end": lambda t, x, kept: (x.exp(), (x.detach() * 2).sum()),
+}
+
+
+def _slopes(t: Any, function: Any, x: Any, run: Any) -> Any:
+    made = run(lambda x: function(t, x, []), x)
+    parts = [each for each in _flat(made) if each.requires_grad]
+    return t.autograd.grad(sum((each * each).sum() for each in parts), x)[0]
+
+
+def _flat(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    return [part for each in value for part in _flat(each)] if isinstance(value, (list, tuple)) else [value]
+
+
+@pytest.mark.parametrize("stops", [None, True, False])
+@pytest.mark.parametrize("name", CASES)
+def test_gradients(name: str, stops: bool | None) -> None:
+    def told(t: Any) -> Any:
+        t.manual_seed(3)
+        module = _checkpoint(t)
+        run = partial(module.checkpoint, use_reentrant=False)
+        if stops is None:
+            return _slopes(t, CASES[name], _leaf(t, 3, 3), lambda f, x: run(f, x))
+        with module.set_checkpoint_early_stop(stops):
+            return _slopes(t, CASES[name], _leaf(t, 3, 3), lambda f, x: run(f, x))
+
+    agree(told)
+
+
+@pytest.mark.parametrize("stops", [True, False])
+def test_how_far_the_second_call_comes(stops: bool) -> None:
+    def told(t: Any) -> Any:
+        x, calls = _leaf(t, 3), []
+
+        def f(x: Any) -> Any:
+            calls.append("begins")
+            y = x.sin().exp()
+            calls.append("all is saved")
+            z = y.clone()
+            calls.append("ends")
+            return z - 1
+
+        y = _checkpoint(t).checkpoint(f, x, use_reentrant=False, early_stop=stops)
+        slope = t.autograd.grad(y.sum(), x, retain_graph=True)
+        came = list(calls)
+        return slope, t.autograd.grad(y.sum(), x), came
+
+    agree(told)
+
+
+def test_what_was_not_foreseen_is_computed_as_a_whole() -> None:
+    """A backward inside saves values that no op tells of: the second call is refused, and made again."""
+    x, calls = _leaf(gradwire, 3), []
+
+    def f(x: Any) -> Any:
+        calls.append(1)
+        return gradwire.autograd.grad((x**3).sum(), x, create_graph=True)[0].clone()
+
+    y = gradwire.utils.checkpoint.checkpoint(f, x, use_reentrant=False)
+    (slope,) = gradwire.autograd.grad(y.sum(), x)
+    assert gradwire.allclose(slope, 6 * x.detach())
+    assert len(calls) == 3
+
+
+_STEPS: list[Callable[[Any, Any], Any]] = [
+    lambda a, b: a.sin(),
+    lambda a, b: a * b,
+    lambda a, b: a + b,
+    lambda a, b: a.clone(),
+    lambda a, b: a.tanh(),
+    lambda a, b: a - b,
+    lambda a, b: a.t(),
+    lambda a, b: (a * 0.5).mul_(b),
+    lambda a, b: a.sigmoid() @ b,
+]
+
+
+def _program(seed: int) -> Callable[[Any], Any]:
+    """A function of random ops, of which some save nothing, and some results lead nowhere."""
+    draw = random.Random(seed)
+    steps = [(draw.choice(_STEPS), draw.randrange(100), draw.randrange(100)) for _ in range(draw.randrange(3, 12))]
+
+    def run(x: Any) -> Any:
+        held = [x]
+        for step, first, second in steps:
+            held.append(step(held[first % len(held)], held[second % len(held)]))
+        return held[-1], held[-1 - len(held) // 3]
+
+    return run
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_functions(seed: int) -> None:
+    run = _program(seed)
+    x = _leaf(gradwire, 3, 3)
+    expected = run(x)
+    found = gradwire.utils.checkpoint.checkpoint(run, x, use_reentrant=False)
+    plain, again = (
+        gradwire.autograd.grad(sum((each * each).sum() for each in values), x)[0] for values in (expected, found)
+    )
+    assert gradwire.equal(plain, again)
