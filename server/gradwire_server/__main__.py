@@ -2,6 +2,8 @@
 
 import sys
 
+from gradwire_server.worker.process_end import end_process
+
 
 def main() -> None:
     """Start the one or the other. The embedded one does without the settings' machinery, to be quick."""
@@ -28,3 +30,4 @@ def _option(arguments: list[str], name: str) -> str | None:
 
 if __name__ == "__main__":
     main()
+    end_process()

@@ -115,7 +115,10 @@ REQUESTS: dict[str, Make] = {
     "Backward": lambda v: [c.BackwardRequest(session_id=v.session, tensors=[v.tensor], inputs=[v.tensor])],
     "RetainGrad": lambda v: [c.RetainGradRequest(session_id=v.session, tensor=v.tensor)],
     "Grad": lambda v: [c.GradRequest(session_id=v.session, tensor=v.tensor)],
-    "Gradients": lambda v: [c.GradientsRequest(session_id=v.session, outputs=[v.tensor], inputs=[v.tensor])],
+    "Gradients": lambda v: [
+        c.GradientsRequest(session_id=v.session, outputs=[v.tensor], inputs=[v.tensor]),
+        c.GradientsRequest(session_id=v.session, outputs=[v.tensor], called_node=v.node),
+    ],
     "SetGrad": lambda v: [c.SetGradRequest(session_id=v.session, tensor=v.tensor)],
     "SetRequiresGrad": lambda v: [c.SetRequiresGradRequest(session_id=v.session, tensor=v.tensor)],
     "SetData": lambda v: [c.SetDataRequest(session_id=v.session, tensor=v.tensor, data=v.tensor)],
@@ -192,7 +195,7 @@ NAMES = {
     "session_id", "transfer_id", "request_id", "name", "hash", "number", "hook", "hooks", "node", "backward", "edge",
     "tensor", "tensors", "id", "ids", "inputs", "outputs", "grad_outputs", "gradients", "results", "grad", "data",
     "saved", "dirty", "group", "non_differentiable", "unpacked", "pack", "page_token", "principal", "file",
-    "recomputed",
+    "recomputed", "called_node",
 }  # fmt: skip
 # A gang has the caller in its name at the server.
 OWN = {

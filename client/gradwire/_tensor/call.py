@@ -588,7 +588,7 @@ _MISSING = object()
 
 def _holds_float(value: Any) -> bool:
     """Whether an argument is, or may have, a float."""
-    return isinstance(value, (float, list, tuple)) and value != ()
+    return isinstance(value, float) or (isinstance(value, (list, tuple)) and value != ())
 
 
 def _fixed_floats(

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from gradwire_server.common import blas
-from gradwire_server.worker.process_end import end_process
 
 if TYPE_CHECKING:
     from gradwire_server.common.limits import Limits
@@ -48,7 +47,6 @@ def main(socket: str | None, workers: int = 0) -> None:
         asyncio.run(_serve(path, parent, workers))
     finally:
         _remove(path)
-    end_process()
 
 
 async def _serve(path: Path, parent: int, workers: int) -> None:

@@ -125,6 +125,10 @@ class _Loaded:
     verifies: bool
     check = staticmethod(check_results)
 
+    def for_gpu(self) -> GpuLoops | None:
+        """The loops for arrays on GPUs; None if there are none."""
+        return gpu_loops()
+
     def on_gpu(self, array: Any) -> GpuLoops | None:
         """The loops for an array on a GPU; None for other values."""
         gpu = gpu_loops()
@@ -156,12 +160,14 @@ class SessionLoops:
         """Whether results are compared with NumPy's."""
         return OPTIONS.mode == "verify"
 
+    def for_gpu(self) -> GpuLoops | None:
+        """The loops for arrays on GPUs; None if there are none, or this session computes by CuPy's kernels."""
+        return None if OPTIONS.mode == "off" or not self._applies() else gpu_loops()
+
     def on_gpu(self, array: Any) -> GpuLoops | None:
         """The loops for an array on a GPU; None for other values, and if this session computes by CuPy's kernels."""
         gpu = gpu_loops()
-        if gpu is None or type(array) is not gpu.array or OPTIONS.mode == "off" or not self._applies():
-            return None
-        return gpu
+        return self.for_gpu() if gpu is not None and type(array) is gpu.array else None
 
     def find(self, name: str, dtype: str) -> Loop | None:
         """A loop; None if this session computes by NumPy."""

@@ -68,6 +68,9 @@ class Loops(Protocol):
     def verifies(self) -> bool:
         """Whether each result is compared with that of NumPy or CuPy."""
 
+    def for_gpu(self) -> Loops | None:
+        """The loops for arrays on GPUs; None if there are none, or the context may not use them."""
+
     def on_gpu(self, array: Any) -> Loops | None:
         """The loops for an array on a GPU; None for other values, and if the context may not use them."""
 
@@ -168,6 +171,12 @@ def gpu_loops_of(array: Any) -> Loops | None:
     loops = CURRENT.get().loops
     found: Loops | None = None if loops is None or type(array) is np.ndarray else loops.on_gpu(array)
     return found if found is not None and array.size <= _MOST_ON_GPU else None
+
+
+def may_use_gpu_loops(size: int) -> bool:
+    """Whether the context may use its loops for an array of so many elements on a GPU."""
+    loops = CURRENT.get().loops
+    return loops is not None and size <= _MOST_ON_GPU and loops.for_gpu() is not None
 
 
 def along_rows(loops: Loops, name: str, dim: int, *arrays: Any) -> Array | None:

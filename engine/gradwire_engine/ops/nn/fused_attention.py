@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradwire_engine.core import dtypes
-from gradwire_engine.core.device import CPU, Array, beside, module_of
+from gradwire_engine.core.device import CPU, Array, module_of, selected
 from gradwire_engine.core.matrix_product import matrix_product
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.cost import counted, flop
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
-from gradwire_engine.ops.base.loops import Loops, gpu_loops_of, with_loop
+from gradwire_engine.ops.base.loops import Loops, may_use_gpu_loops, with_loop
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.nn import attention_on_gpu as kernels
 from gradwire_engine.ops.nn.blocked_attention import recorded_gradients
@@ -33,11 +33,11 @@ def computes(query: Any, key: Any, value: Any, mask: Any) -> bool:
         return False
     if mask is not None and (type(mask) is not Tensor or mask.device != query.device or mask.requires_grad):
         return False
-    if not kernels.fits(query, key, value, mask) or gpu_loops_of(query.array) is None:
+    if not kernels.fits(query, key, value, mask) or not may_use_gpu_loops(math.prod(query.shape)):
         return False
-    if math.prod(query.shape[:-1]) * key.shape[-2] * query.array.itemsize < LEAST:
+    if math.prod(query.shape[:-1]) * key.shape[-2] * query.dtype.itemsize < LEAST:
         return False
-    with beside(query.array):
+    with selected(query.device):
         return kernels.is_trusted(query, value, mask, _plainly)
 
 

@@ -119,4 +119,4 @@ def test_real_view_shares_memory_and_real_copies() -> None:
 
 
 def test_copied_lies_in_row_order() -> None:
-    assert basic.copied(np.ones((2, 3)).T).flags.c_contiguous
+    assert basic.copied(None, np.ones((2, 3)).T).flags.c_contiguous
