@@ -222,3 +222,24 @@ def test_hooks_of_the_second_call_in_a_second_derivative() -> None:
         return slope.detach(), t.autograd.grad((slope * slope).sum(), x)
 
     agree(told)
+
+
+def test_what_leads_nowhere_may_come_in_another_order() -> None:
+    """The numbers of nodes are then those of others, of the same names and shapes."""
+    x, calls, kept = _leaf(gradwire, 3), [], []
+
+    def f(x: Any) -> Any:
+        calls.append(1)
+        a = x.sin()
+        if len(calls) > 1:
+            kept.append(x + 1)
+        kept.append(x.sin())
+        b = a.sin()
+        if len(calls) == 1:
+            kept.append(x + 1)
+        return b.sin() + 1
+
+    y = gradwire.utils.checkpoint.checkpoint(f, x, use_reentrant=False)
+    (found,) = gradwire.autograd.grad(y.sum(), x)
+    (expected,) = gradwire.autograd.grad((x.sin().sin().sin() + 1).sum(), x)
+    assert gradwire.allclose(found, expected)
