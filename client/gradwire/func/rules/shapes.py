@@ -96,8 +96,6 @@ def as_strided(call: OpCall) -> Any:
             f"outside of `tensor`, a sample of sizes {list(value.shape[1:])} and strides {list(value.stride()[1:])}. "
             "This is not supported inside of vmap."
         )
-    if value.stride()[0] == 0 and value[0].is_contiguous():  # tangents of the samples may differ
-        value, offset = value.contiguous(), offset - begin
     sizes, strides = (call.level.size, *size), (value.stride()[0], *stride)
     return call.wrap(_call("as_strided", (value, sizes, strides, offset)))
 

@@ -143,13 +143,15 @@ def _tangent(t_input: Tensor, source: Ints, target: Ints, whole: Ints) -> Tensor
     """
     (sizes, strides, offset), room = geometry_of(t_input.array)
     if _plain((sizes, strides, offset)) == _plain(source) and room == whole[0]:
-        return as_strided_view(t_input, source, target, whole)
+        shown: Tensor = as_strided_view(t_input, source, target, whole)
+        return shown
     if _may_overlap(source):
         raise EngineError(
             Reason.NOT_SUPPORTED,
             "as_strided of a tensor whose elements share memory, with a tangent whose elements do not; clone it first",
         )
-    return _restride(t_input, source, target)
+    read: Tensor = _restride(t_input, source, target)
+    return read
 
 
 def _plain(geometry: Any) -> Any:
