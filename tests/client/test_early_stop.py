@@ -183,3 +183,63 @@ def test_random_functions(seed: int) -> None:
         gradwire.autograd.grad(sum((each * each).sum() for each in values), x)[0] for values in (expected, found)
     )
     assert gradwire.equal(plain, again)
+
+
+def test_an_error_of_the_second_call_is_not_taken_for_an_early_end() -> None:
+    """The function is not called a third time."""
+
+    def told(t: Any) -> Any:
+        x, calls = _leaf(t, 3), []
+
+        def f(x: Any) -> Any:
+            calls.append(1)
+            if len(calls) == 2:
+                x.reshape(7)
+            return x.sin().exp() + 1
+
+        y = _checkpoint(t).checkpoint(f, x, use_reentrant=False)
+        with pytest.raises(RuntimeError, match="shape"):
+            y.sum().backward()
+        failed = len(calls)
+        y.sum().backward()
+        return failed, len(calls), x.grad
+
+    agree(told)
+
+
+def test_hooks_of_the_second_call_in_a_second_derivative() -> None:
+    """The second derivative passes nodes that backward made, with hooks of tensors that are gone."""
+
+    def told(t: Any) -> Any:
+        def f(x: Any) -> Any:
+            y = x.tanh()
+            y.register_hook(lambda gradient: gradient * 1.5)
+            return y.sin(), _Cube.of(t, y)
+
+        x = _leaf(t, 3)
+        total = sum((each * each).sum() for each in _checkpoint(t).checkpoint(f, x, use_reentrant=False))
+        (slope,) = t.autograd.grad(total, x, create_graph=True)
+        return slope.detach(), t.autograd.grad((slope * slope).sum(), x)
+
+    agree(told)
+
+
+def test_what_leads_nowhere_may_come_in_another_order() -> None:
+    """The numbers of nodes are then those of others, of the same names and shapes."""
+    x, calls, kept = _leaf(gradwire, 3), [], []
+
+    def f(x: Any) -> Any:
+        calls.append(1)
+        a = x.sin()
+        if len(calls) > 1:
+            kept.append(x + 1)
+        kept.append(x.sin())
+        b = a.sin()
+        if len(calls) == 1:
+            kept.append(x + 1)
+        return b.sin() + 1
+
+    y = gradwire.utils.checkpoint.checkpoint(f, x, use_reentrant=False)
+    (found,) = gradwire.autograd.grad(y.sum(), x)
+    (expected,) = gradwire.autograd.grad((x.sin().sin().sin() + 1).sum(), x)
+    assert gradwire.allclose(found, expected)

@@ -185,3 +185,22 @@ def test_as_strided_refuses_elements_of_other_samples(size, stride, offset):
         return t.func.vmap(lambda row: row.as_strided(size, stride, offset))(t.arange(12.0).reshape(2, 6))
 
     refuse(told, RuntimeError, "can access memory outside of `tensor`")
+
+
+def test_as_strided_of_a_tangent_that_is_laid_out_differently():
+    def told(t):
+        x, unit = (t.arange(6, dtype=t.float64) - 2.5) * 0.7, t.eye(6, dtype=t.float64)
+
+        def f(row):
+            return row.as_strided((2,), (3,), 1) ** 2
+
+        tangents = unit[1], unit[:, 4], unit[0].expand(6)
+        return [t.func.jvp(f, (x,), (each,)) for each in tangents], t.func.jacrev(f)(x)
+
+    agree(told)
+
+
+def test_as_strided_refuses_one_value_with_tangents_of_many_samples():
+    x = gradwire.arange(6.0)
+    with pytest.raises(NotImplementedError, match="clone it first"):
+        gradwire.func.jacfwd(lambda row: row.as_strided((2,), (3,), 1))(x)

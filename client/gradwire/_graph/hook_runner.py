@@ -36,7 +36,7 @@ class Pass:
     """One backward pass in which the client takes part, with the callbacks that its hooks queued for its end.
 
     keeps_graph: whether saved values stay. to_leaves: whether all leaves receive their gradients. sparse: the sparse
-    gradients that it makes.
+    gradients that it makes. held: what must stay until its results are made.
     """
 
     _numbers = itertools.count()
@@ -47,6 +47,7 @@ class Pass:
         self.keeps_graph = keeps_graph
         self.to_leaves = to_leaves
         self.at_end: list[Callable[[Pass], None]] = []
+        self.held: list[Any] = []
 
 
 CURRENT_PASS: ContextVar[Pass | None] = ContextVar("gradwire_pass", default=None)

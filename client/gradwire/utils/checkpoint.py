@@ -146,6 +146,7 @@ def checkpoint(
 
     def call(context: _Context, begin: int, end: int, counting: _Context) -> Any:
         outputs: list[Handle] = []
+        stopped_early = False
         _mark(session, number, begin, (), preserve_rng_state)
         try:
             with context, in_force(None), counting:
@@ -154,11 +155,20 @@ def checkpoint(
                     result = function(*args, **kwargs)
                 except StoppedEarly as stopped:
                     result = stopped.live
+                    stopped_early = True
                 finally:
                     IN_CHECKPOINT.reset(token)
             outputs = [each for each in _handles(result) if each._session is session]
         finally:
-            _mark(session, number, end, outputs, preserve_rng_state)
+            try:
+                _mark(session, number, end, outputs, preserve_rng_state)
+            except GradwireError as error:
+                if stopped_early:
+                    raise _EndedTooEarly from error
+                raise
+            this = CURRENT_PASS.get()
+            if this is not None:
+                this.held.extend(each._edge for each in outputs)  # a derivative of the gradients may reach hooks
         return result
 
     def run(hook_arguments: HookArguments) -> None:
@@ -176,8 +186,8 @@ def checkpoint(
         if progress.may_stop():
             try:
                 call(again, *marks, progress.stopping())
-            except GradwireError:
-                progress.unclear = True  # it may have ended too early
+            except _EndedTooEarly:
+                progress.unclear = True
             else:
                 return
         call(again, *marks, not_counting())
@@ -191,6 +201,10 @@ def checkpoint(
         session.hooks.pop(number, None)
         raise
     return _needless(result, args) if use_reentrant else result
+
+
+class _EndedTooEarly(Exception):
+    """A second call ended early, and the server misses a value."""
 
 
 class _Needless(Function):

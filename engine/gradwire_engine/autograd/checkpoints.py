@@ -43,7 +43,7 @@ class RegionStart:
 class Region:
     """A region whose nodes keep no values; `callback` recomputes it. The nodes refer to the region."""
 
-    __slots__ = ("__weakref__", "callback", "kinds", "nodes", "offsets", "random", "saving")
+    __slots__ = ("__weakref__", "behind", "callback", "kinds", "nodes", "offsets", "random", "saving")
     random: bytes | None
 
     def __init__(self, callback: ExternalCallback, moment: RegionStart, outputs: Iterable[Tensor]) -> None:
@@ -53,6 +53,7 @@ class Region:
         made = made_since(moment.first, outputs)
         self.kinds = [_kind(node) for node in made]
         self.offsets = [node.seq - moment.first for node in made]
+        self.behind = [_behind(node, moment.first) for node in made]
         #: Indices of the nodes that need values back.
         self.saving: list[int] = []
         # Several nodes may wait for one recomputed node, if a region is nested in another checkpointed region.
@@ -105,15 +106,22 @@ class Region:
     def _partly(self, moment: RegionStart, fresh: list[Node]) -> list[tuple[list[weakref.ref[Node]], Node]]:
         """The nodes that need values, with the recomputed ones, if the recomputation ended early. Empty if it did not.
 
-        The recomputed nodes may include some that lead to no result of the region. So numbers tell which is which.
+        The recomputed nodes may include some that lead to no result of the region. So numbers tell which is which. They
+        must agree along the edges, too: other commands, made in another order, may have shifted them.
         """
         if len(fresh) == len(self.kinds):
             return []
         found = {node.seq - moment.first: node for node in fresh}
-        pairs = [(place, found.get(self.offsets[place])) for place in self.saving]
-        if any(node is None or _kind(node) != self.kinds[place] for place, node in pairs):
-            return []
-        return [(self.nodes[place], node) for place, node in pairs if node is not None]
+        pairs: list[tuple[list[weakref.ref[Node]], Node]] = []
+        for place in self.saving:
+            node = found.get(self.offsets[place])
+            if node is None or self._differs(place, node, moment.first):
+                return []
+            pairs.append((self.nodes[place], node))
+        return pairs
+
+    def _differs(self, place: int, node: Node, first: int) -> bool:
+        return _kind(node) != self.kinds[place] or _behind(node, first) != self.behind[place]
 
     def drop(self) -> None:
         """Drop again what a recomputation gave to nodes that no backward has passed since."""
@@ -145,6 +153,12 @@ def made_since(first: int, outputs: Iterable[Tensor]) -> list[Node]:
             found[node] = None
             waiting.extend(edge[0] for edge in node.edges if edge is not None)
     return sorted(found, key=lambda node: node.seq)
+
+
+def _behind(node: Node, first: int) -> list[int | None]:
+    """The numbers, since `first`, of the nodes to which the edges lead. None for what was made before, and leaves."""
+    targets = [None if edge is None else edge[0] for edge in node.edges]
+    return [each.seq - first if isinstance(each, Node) and each.seq >= first else None for each in targets]
 
 
 def _kind(node: Node) -> tuple[str, list[tuple[tuple[int, ...], Any]]]:

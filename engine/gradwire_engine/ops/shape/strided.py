@@ -133,7 +133,33 @@ as_strided_view.works_in(backward=5.2)
 # Elements of the input that lie at one place share its gradient equally, so it reaches what they show once.
 as_strided_view.grad(
     input=lambda g, source, target: _restride(g, target, source, source if _may_overlap(source) else None)
-).tangent("linear")
+)
+
+
+def _tangent(t_input: Tensor, source: Ints, target: Ints, whole: Ints) -> Tensor:
+    """The tangent's elements that the view shows of the input: a view, unless the tangent is laid out differently.
+
+    Raises EngineError: NOT_SUPPORTED if it is, and elements of the input overlap.
+    """
+    (sizes, strides, offset), room = geometry_of(t_input.array)
+    if _plain((sizes, strides, offset)) == _plain(source) and room == whole[0]:
+        shown: Tensor = as_strided_view(t_input, source, target, whole)
+        return shown
+    if _may_overlap(source):
+        raise EngineError(
+            Reason.NOT_SUPPORTED,
+            "as_strided of a tensor whose elements share memory, with a tangent whose elements do not; clone it first",
+        )
+    read: Tensor = _restride(t_input, source, target)
+    return read
+
+
+def _plain(geometry: Any) -> Any:
+    sizes, strides, offset = geometry
+    return tuple(sizes), tuple(strides), offset
+
+
+as_strided_view.tangent(_tangent)
 
 
 def _span(array: Array) -> int:
