@@ -157,7 +157,7 @@ def test_what_a_graph_is_made_of_is_known() -> None:
         hooks.ExternalCallback: "__weakref__ gone holder number",
         hooks.Hooks: "__weakref__ accumulated after again before formula tensor",
         rebase.ViewRoute: "device geometry steps",
-        checkpoints.Region: "__weakref__ callback kinds nodes random",
+        checkpoints.Region: "__weakref__ behind callback kinds nodes offsets random saving",
     }
     for kind, slots in known.items():
         assert " ".join(sorted(kind.__slots__)) == slots, kind  # type: ignore[attr-defined]

@@ -2516,7 +2516,13 @@ type StoredRegionNode struct {
 	// Shapes and dtypes of what it saved.
 	Saved []*StoredMeta `protobuf:"bytes,2,rep,name=saved,proto3" json:"saved,omitempty"`
 	// The nodes that need its values.
-	Nodes         []uint64 `protobuf:"varint,3,rep,packed,name=nodes,proto3" json:"nodes,omitempty"`
+	Nodes []uint64 `protobuf:"varint,3,rep,packed,name=nodes,proto3" json:"nodes,omitempty"`
+	// Its number since the region's beginning, plus 1. 0 in snapshots from before the field.
+	Offset uint64 `protobuf:"varint,4,opt,name=offset,proto3" json:"offset,omitempty"`
+	// Whether nodes need its values back.
+	Saves bool `protobuf:"varint,5,opt,name=saves,proto3" json:"saves,omitempty"`
+	// Where its edges lead: numbers since the region's beginning, plus 1. 0 for what was made before.
+	Behind        []uint64 `protobuf:"varint,6,rep,packed,name=behind,proto3" json:"behind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2568,6 +2574,27 @@ func (x *StoredRegionNode) GetSaved() []*StoredMeta {
 func (x *StoredRegionNode) GetNodes() []uint64 {
 	if x != nil {
 		return x.Nodes
+	}
+	return nil
+}
+
+func (x *StoredRegionNode) GetOffset() uint64 {
+	if x != nil {
+		return x.Offset
+	}
+	return 0
+}
+
+func (x *StoredRegionNode) GetSaves() bool {
+	if x != nil {
+		return x.Saves
+	}
+	return false
+}
+
+func (x *StoredRegionNode) GetBehind() []uint64 {
+	if x != nil {
+		return x.Behind
 	}
 	return nil
 }
@@ -4570,11 +4597,14 @@ const file_gradwire_v1_snapshots_proto_rawDesc = "" +
 	"\fStoredRegion\x12\x10\n" +
 	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x1c\n" +
 	"\tgenerator\x18\x02 \x01(\fR\tgenerator\x123\n" +
-	"\x05nodes\x18\x03 \x03(\v2\x1d.gradwire.v1.StoredRegionNodeR\x05nodes\"k\n" +
+	"\x05nodes\x18\x03 \x03(\v2\x1d.gradwire.v1.StoredRegionNodeR\x05nodes\"\xb1\x01\n" +
 	"\x10StoredRegionNode\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12-\n" +
 	"\x05saved\x18\x02 \x03(\v2\x17.gradwire.v1.StoredMetaR\x05saved\x12\x14\n" +
-	"\x05nodes\x18\x03 \x03(\x04R\x05nodes\"\x93\x01\n" +
+	"\x05nodes\x18\x03 \x03(\x04R\x05nodes\x12\x16\n" +
+	"\x06offset\x18\x04 \x01(\x04R\x06offset\x12\x14\n" +
+	"\x05saves\x18\x05 \x01(\bR\x05saves\x12\x16\n" +
+	"\x06behind\x18\x06 \x03(\x04R\x06behind\"\x93\x01\n" +
 	"\fStoredMoment\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x06R\x06number\x12\x14\n" +
 	"\x05first\x18\x02 \x01(\x04R\x05first\x12\x14\n" +

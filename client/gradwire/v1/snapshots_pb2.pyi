@@ -434,14 +434,20 @@ class StoredRegion(_message.Message):
     def __init__(self, ask: _Optional[int] = ..., generator: _Optional[bytes] = ..., nodes: _Optional[_Iterable[_Union[StoredRegionNode, _Mapping]]] = ...) -> None: ...
 
 class StoredRegionNode(_message.Message):
-    __slots__ = ("name", "saved", "nodes")
+    __slots__ = ("name", "saved", "nodes", "offset", "saves", "behind")
     NAME_FIELD_NUMBER: _ClassVar[int]
     SAVED_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SAVES_FIELD_NUMBER: _ClassVar[int]
+    BEHIND_FIELD_NUMBER: _ClassVar[int]
     name: str
     saved: _containers.RepeatedCompositeFieldContainer[StoredMeta]
     nodes: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, name: _Optional[str] = ..., saved: _Optional[_Iterable[_Union[StoredMeta, _Mapping]]] = ..., nodes: _Optional[_Iterable[int]] = ...) -> None: ...
+    offset: int
+    saves: bool
+    behind: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, name: _Optional[str] = ..., saved: _Optional[_Iterable[_Union[StoredMeta, _Mapping]]] = ..., nodes: _Optional[_Iterable[int]] = ..., offset: _Optional[int] = ..., saves: bool = ..., behind: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class StoredMoment(_message.Message):
     __slots__ = ("number", "first", "outer", "generator", "keeps_random")

@@ -186,6 +186,10 @@ class SnapshotDecoder:
             (each.name, [(tuple(meta.shape), _dtype(meta.dtype)) for meta in each.saved]) for each in stored.nodes
         ]
         region.nodes = [[weakref.ref(self.nodes[number - 1]) for number in each.nodes] for each in stored.nodes]
+        # Regions of earlier versions have no numbers, and are recomputed as a whole.
+        region.saving = [place for place, each in enumerate(stored.nodes) if each.saves]
+        region.offsets = [each.offset - 1 for each in stored.nodes if each.offset]
+        region.behind = [[number - 1 if number else None for number in each.behind] for each in stored.nodes]
 
     # Values.
 

@@ -172,8 +172,12 @@ class SnapshotEncoder:
     def _describe_regions(self) -> None:
         for region in self._regions.objects:
             message = self.state.regions.add(ask=self._ask(region.callback), generator=region.random or b"")
-            for (name, saved), waiting in zip(region.kinds, region.nodes, strict=True):
-                made = message.nodes.add(name=name)
+            saving = set(region.saving)
+            for place, ((name, saved), waiting) in enumerate(zip(region.kinds, region.nodes, strict=True)):
+                made = message.nodes.add(name=name, saves=place in saving)
+                if region.offsets:
+                    made.offset = region.offsets[place] + 1
+                    made.behind.extend(0 if each is None else each + 1 for each in region.behind[place])
                 for shape, dtype in saved:
                     made.saved.append(_meta(shape, dtype))
                 made.nodes.extend(number for each in waiting if (number := self._nodes.known(each())))

@@ -2211,6 +2211,15 @@ pub struct StoredRegionNode {
     /// The nodes that need its values.
     #[prost(uint64, repeated, tag = "3")]
     pub nodes: ::prost::alloc::vec::Vec<u64>,
+    /// Its number since the region's beginning, plus 1. 0 in snapshots from before the field.
+    #[prost(uint64, tag = "4")]
+    pub offset: u64,
+    /// Whether nodes need its values back.
+    #[prost(bool, tag = "5")]
+    pub saves: bool,
+    /// Where its edges lead: numbers since the region's beginning, plus 1. 0 for what was made before.
+    #[prost(uint64, repeated, tag = "6")]
+    pub behind: ::prost::alloc::vec::Vec<u64>,
 }
 /// A checkpoint that has begun.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
