@@ -107,6 +107,31 @@ def test_accumulate_grad_knows_its_leaf():
     agree(case)
 
 
+def test_results_of_one_node_have_one_node_object():
+    def case(t):
+        class Both(t.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 1, x * 2
+
+            @staticmethod
+            def backward(ctx, g, h):
+                return g + h * 2
+
+        x = t.tensor([[3.0, 1.0], [2.0, 5.0]], requires_grad=True)
+        made = (
+            *(x.unbind(), x.split(1), t.var_mean(x), t.linalg.eigh(x), Both.apply(x), t.meshgrid(x[0], x[1])),
+            *(x.unbind()[::-1], (x.exp(), x.exp()), (x.unbind()[0], x.unbind()[1])),
+        )
+        told = [(a.grad_fn is b.grad_fn, len({a.grad_fn, b.grad_fn})) for a, b in made]
+        one, other = x.unbind()
+        held = other.grad_fn
+        (one.sum() + other.sum()).backward()
+        return told, one.grad_fn is held
+
+    agree(case)
+
+
 def test_the_graph_is_drawn():
     x, w = leaf(gradwire), leaf(gradwire)
     drawn = gradwire.graph((x * w).sum(), params={"x": x})

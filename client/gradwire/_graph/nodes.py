@@ -156,6 +156,10 @@ class _HeldNodes:
         #: Those whose id was not asked for yet, by the object's.
         self.others: weakref.WeakValueDictionary[int, Node] = weakref.WeakValueDictionary()
 
+    def may_be_held(self, tensor: Handle) -> bool:
+        """Whether a held object without an id may be this tensor's node, as one of several results of a node may be."""
+        return any(tensor._spec.output_nr != each._root._spec.output_nr for each in list(self.others.values()))
+
     def find(self, node_id: int) -> Node | None:
         """The object of a node. Asks for the ids that are not known yet."""
         for each in list(self.others.values()):
@@ -216,7 +220,7 @@ def grad_fn_of(tensor: Handle) -> Node | None:
         if edge is tensor._edge and node_id:
             node._node_id = node_id
             node = objects.find(node_id) or objects.numbered.setdefault(node_id, node)
-        elif objects.numbered:
+        elif objects.numbered or objects.may_be_held(tensor):
             node = objects.find(node._load().id) or node
         if id(node) not in objects.others and objects.numbered.get(node._node_id) is not node:
             objects.others[id(node)] = node
