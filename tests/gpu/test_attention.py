@@ -106,6 +106,17 @@ def test_any_number_of_batch_dimensions(lead: tuple[int, ...]) -> None:
     compare(arrays, "float32", None, {}, rng)
 
 
+def test_a_size_of_one_has_any_stride() -> None:
+    """As a transposition leaves it: the array is contiguous, and that stride leads nowhere."""
+    rng = np.random.default_rng(11)
+    arrays = [drawn(rng, (1, 3, 2, size, 8), "float32").astype(np.float32) for size in (5, 7, 7)]
+    turned = [engine.tensor(XP.asarray(each).transpose(1, 0, 2, 3, 4)) for each in arrays]
+    made = engine.call("scaled_dot_product_attention", tuple(turned)).array.get()
+    given = [each.transpose(1, 0, 2, 3, 4) for each in arrays]
+    expected = theirs.attention(given, None, {}, np.zeros_like(made))[0]
+    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(7,), (1, 7), (5, 1), (2, 1, 1, 7), (3, 5, 7)])
 def test_a_mask_is_broadcast_without_a_copy(shape: tuple[int, ...]) -> None:
     rng = np.random.default_rng(1)
@@ -165,6 +176,19 @@ def test_one_launch_forward_two_backward_and_no_array_of_all_scores() -> None:
         assert (forward.launches, forward.waits, backward.launches, backward.waits) == (1, 0, 2, 0)
 
 
+def test_saved_results_may_lie_in_any_order() -> None:
+    """As a hook may unpack them."""
+    rng = np.random.default_rng(12)
+    tensors = [placed(drawn(rng, (2, 3, size, 8), "float32"), "float32") for size in (5, 7, 7)]
+    g = placed(drawn(rng, (2, 3, 5, 8), "float32"), "float32")
+    out, total = kernels.attend(tensors, None, False, 0.3)
+    turned = [XP.asarray(each.get().T.copy()).T for each in (out, total)]
+    assert not any(each.flags.c_contiguous for each in turned)
+    wanted = kernels.gradients(g, tensors, None, False, 0.3, out, total)
+    for one, other in zip(kernels.gradients(g, tensors, None, False, 0.3, *turned), wanted, strict=True):
+        np.testing.assert_array_equal(one.get(), other.get())
+
+
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_same_bits_each_time(dtype: str) -> None:
     rng = np.random.default_rng(4)
@@ -193,16 +217,25 @@ def test_second_derivatives_are_computed_by_ops() -> None:
         np.testing.assert_allclose(one.array.get(), other, rtol=1e-9, atol=1e-9)
 
 
-def test_infinite_and_missing_numbers_spread_as_by_products() -> None:
+@pytest.mark.parametrize("kind", MASKS)
+def test_infinite_and_missing_numbers_spread_as_by_products(kind: str | None) -> None:
     """What softmax makes of them: a row of nan where a score is nan or inf, and no other row."""
     rng = np.random.default_rng(6)
     arrays = [drawn(rng, (1, 40, 8), "float32").astype(np.float32) for _ in range(3)]
     arrays[0][0, 3], arrays[0][0, 4, 0] = np.nan, np.inf
-    tensors = [engine.tensor(XP.asarray(each)) for each in arrays]
-    made = engine.call("scaled_dot_product_attention", tuple(tensors)).array.get()
-    expected = theirs.attention(arrays, None, {}, np.zeros_like(made))[0]
-    np.testing.assert_array_equal(np.isnan(made), np.isnan(expected))
-    np.testing.assert_allclose(made, expected, rtol=1e-5, atol=1e-5)
+    mask, options = mask_of(kind, rng, (40, 40)), {"is_causal": kind == "causal"}
+    if mask is not None:
+        mask = mask.astype(bool if kind == "bool" else np.float32)
+    tensors = [engine.tensor(XP.asarray(each), True) for each in arrays]
+    ours = None if mask is None else engine.tensor(XP.asarray(mask))
+    made = engine.call("scaled_dot_product_attention", (*tensors, ours), options)
+    g = np.ones(made.shape, np.float32)
+    engine.backward([made], [engine.tensor(XP.asarray(g))])
+    wanted = theirs.attention(arrays, mask, options, g)
+    for one, other in zip([made, *(each.grad for each in tensors)], wanted, strict=True):
+        found = one.array.get()
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(other))
+        np.testing.assert_allclose(found, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -317,7 +317,7 @@ def _tiles(rows: int, columns: int, inner: int, batched: bool) -> list[tuple[int
 
 
 def _cuts_freely(rows: int, columns: int, inner: int, order: bytes, other_order: bytes) -> bool:
-    """Whether any cut into bands of `_ROWS` rows or more gives the same bits: sgemm then takes one way.
+    """Whether bands of any multiple of `_LEAST` rows give the same bits: sgemm then takes one way.
 
     Its other ways are for remainders of vectors, and for a transposed second factor.
     """

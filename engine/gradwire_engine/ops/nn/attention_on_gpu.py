@@ -167,7 +167,7 @@ extern "C" __global__ void attend(
   EACH_QUERY {
     const I row = place.first + AT(i, threadIdx.y), index = place.matrix * call.rows + row;
     if (row >= call.rows) continue;
-    const bool alone = MASKED && best[i] == -INFINITE;  // a mask left no key
+    const bool alone = MASKED && sum[i] == 0;  // a mask left no key; scores that are all nan have the sum nan
     EACH_COLUMN {
       const I column = AT(e, threadIdx.x);
       if (column < call.made) out[index * call.made + column] = T(alone ? (A)0 : made[i][e] / sum[i]);
@@ -344,7 +344,7 @@ class _Call:
     def __init__(self, tensors: Sequence[Array], mask: Array | None, is_causal: bool, factor: float) -> None:
         self.tensors = [_with_rows(each) for each in tensors]
         query, _, value = self.tensors
-        self.lead, self.dtype = query.shape[:-2], query.dtype
+        self.lead, self.dtype = tensors[0].shape[:-2], query.dtype
         self.matrices = math.prod(self.lead)
         self.rows, self.width = query.shape[-2:]
         self.keys, self.made = value.shape[-2:]
@@ -373,8 +373,13 @@ class _Call:
 
 
 def _with_rows(array: Array) -> Array:
-    """The array, or a copy whose rows the kernels can read: elements side by side, batches at two distances at most."""
-    plain = array.strides[-1] == array.itemsize and array.ndim <= 4
+    """The array, or a copy whose rows the kernels can read: elements side by side, and four dimensions at most.
+
+    `reshape` gives a stride that is true of what it joins: that of a size of 1 may be any, of contiguous arrays too.
+    """
+    if array.ndim > 4:
+        array = array.reshape(-1, *array.shape[-3:])
+    plain = array.strides[-1] == array.itemsize
     return array if plain or array.flags.c_contiguous else array.copy(order="C")
 
 
@@ -428,7 +433,7 @@ def gradients(
     """The gradients of query, key and value."""
     call = _Call(tensors, mask, is_causal, factor)
     module: Any = cupy()
-    g = module.ascontiguousarray(g)
+    g, out, total = (module.ascontiguousarray(each) for each in (g, out, total))  # hooks may return saved values turned
     made = [module.empty(each.shape, call.dtype) for each in tensors]
     slopes = module.empty(total.shape, total.dtype)
     call.launch("query_gradient", g, out, total, made[0], slopes)
