@@ -21,9 +21,9 @@ from gradwire._tensor.call import _call
 SAVES_NOTHING = frozenset(
     [
         "add",
+        "cat",
         "chunk",
         "clone",
-        "concat",
         "expand",
         "flatten",
         "mean",
