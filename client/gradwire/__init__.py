@@ -208,6 +208,8 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 # What lower packages call of higher ones besides public functions (`_base.wiring`), and where it is.
 _WIRED = {
+    "OpOverload": "library",
+    "OpOverloadPacket": "library",
     "attribute": "_paths.modules",
     "backward": "_functions.backward",
     "call_node": "autograd._node_calls",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -186,7 +187,7 @@ def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context
 
 def _run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     if BATCHING and name in _implementations:
-        overload = OpOverload(name, "default", OpOverloadPacket(name))
+        overload = _packet(name).default
         for each in CUSTOM_OPS:
             made = each(overload, args, kwargs, lambda: _computed(name, args, kwargs))
             if made is not NotImplemented:
@@ -219,11 +220,8 @@ def _of_torch(name: str) -> Callable[..., Any] | None:
     return found if callable(found) else None
 
 
-class OpOverloadPacket:
-    """An op of `torch.ops`: `torch.ops.namespace.name`. Its attributes are its overloads, which all compute the same.
-
-    One that is called without an overload computes, too.
-    """
+class _Callable:
+    """What computes an op, and is equal to another of the same name."""
 
     def __init__(self, name: str) -> None:
         self._qualname = name
@@ -231,13 +229,6 @@ class OpOverloadPacket:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _run(self._qualname, args, kwargs)
-
-    def __getattr__(self, name: str) -> OpOverload:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        made = OpOverload(self._qualname, name, self)
-        setattr(self, name, made)
-        return made
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and str(self) == str(other)
@@ -248,11 +239,31 @@ class OpOverloadPacket:
     def __str__(self) -> str:
         return self._qualname.replace("::", ".")
 
+
+class OpOverloadPacket(_Callable):
+    """An op of `torch.ops`: `torch.ops.namespace.name`. Its attributes are its overloads, which all compute the same.
+
+    One that is called without an overload computes, too.
+    """
+
+    def __getattr__(self, name: str) -> OpOverload:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        made = OpOverload(self._qualname, name, self)
+        setattr(self, name, made)
+        return made
+
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='{self}')>"
 
 
-class OpOverload(OpOverloadPacket):
+@cache
+def _packet(name: str) -> OpOverloadPacket:
+    """The one object of an op."""
+    return OpOverloadPacket(name)
+
+
+class OpOverload(_Callable):
     """One overload of an op: `torch.ops.namespace.name.default`."""
 
     def __init__(self, name: str, overload: str, packet: OpOverloadPacket) -> None:
@@ -268,8 +279,7 @@ class OpOverload(OpOverloadPacket):
         return f"{super().__str__()}.{self._overloadname}"
 
     def __repr__(self) -> str:
-        namespace, _, name = str(self).partition(".")
-        return f"<OpOverload(op='{namespace}.{name.partition('.')[0]}', overload='{self._overloadname}')>"
+        return f"<OpOverload(op='{self.overloadpacket}', overload='{self._overloadname}')>"
 
 
 class _Namespace:
@@ -281,7 +291,7 @@ class _Namespace:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = OpOverloadPacket(f"{self._name}::{name}")
+        made = _packet(f"{self._name}::{name}")
         setattr(self, name, made)
         return made
 

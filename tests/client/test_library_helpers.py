@@ -3,7 +3,7 @@
 import pytest
 
 import gradwire
-from tests.client.oracle import agree, refuse
+from tests.client.oracle import agree, refuse, torch
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -190,6 +190,8 @@ def test_an_op_has_overloads_as_objects():
         op = t.ops.aten.sin
         names = [str(op), repr(op), str(op.default), repr(op.default), op.__name__, op.default.__name__]
         same = op.default is t.ops.aten.sin.default, op.default.overloadpacket is op, op.default == op
+        kinds = [isinstance(op.default, kind) for kind in (t._ops.OpOverload, t._ops.OpOverloadPacket)]
+        same += *kinds, hasattr(op.default, "other")
         return names, same, t.ops.aten.mul.Tensor.name(), op.default.name(), op.default(t.ones(2))
 
     agree(told)
@@ -203,6 +205,8 @@ def test_a_list_of_a_selective_checkpoint_has_overloads():
     refuse(lambda t: contexts(t, [2]), ValueError, "Expected op in `op_list` to be an OpOverload")
     refuse(lambda t: contexts(t, [t.ops.aten.sin]), ValueError, "update the OpOverloadPacket to a specific OpOverload")
     refuse(lambda t: contexts(t, 2), TypeError, "either a function or a list of ops")
+    with pytest.raises(ValueError, match="to be an OpOverload but got"):  # that of another package would keep nothing
+        contexts(gradwire, [torch.ops.aten.sin.default])
     assert len(contexts(gradwire, [gradwire.ops.aten.sin.default])) == 2
 
 
