@@ -208,6 +208,9 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 # What lower packages call of higher ones besides public functions (`_base.wiring`), and where it is.
 _WIRED = {
+    "AUTOCAST_KINDS": "amp._autocast",
+    "OpOverload": "library",
+    "OpOverloadPacket": "library",
     "attribute": "_paths.modules",
     "backward": "_functions.backward",
     "call_node": "autograd._node_calls",
@@ -227,6 +230,7 @@ _WIRED = {
     "sparse_mask": "sparse._rules",
     "stored_array": "_functions.pickled",
     "to_sparse": "sparse._coo",
+    "with_casts": "amp._autocast",
 }
 # PyTorch's second names of dtypes, and of functions.
 _ALIASES = {

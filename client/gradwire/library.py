@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
+from gradwire._base.errors import GradwireValueError
 from gradwire._base.refused import refusal, refused
 from gradwire._base.wiring import wired
 from gradwire._tensor.batching import BATCHING, CUSTOM_OPS
@@ -27,6 +30,7 @@ __all__ = [
     "impl_abstract",
     "infer_schema",
     "ops",
+    "register_autocast",
     "register_autograd",
     "register_fake",
     "register_kernel",
@@ -45,6 +49,8 @@ _implementations: dict[str, Callable[..., Any]] = {
     "profiler::_record_function_exit": lambda handle: handle.__exit__(None, None, None),
 }
 _derivatives: dict[str, type[Function]] = {}
+# Dtypes of ops under autocast by kind of device.
+_casts: dict[str, dict[str, Any]] = {}
 
 infer_schema = refused("library.infer_schema", "schemas are not checked here")
 get_ctx = refused("library.get_ctx", "shapes are not inferred apart from values")
@@ -107,6 +113,8 @@ class CustomOpDef:
         self._init_fn = fn
         self.__name__ = name.rpartition("::")[2]
         _implementations[name] = fn
+        _derivatives.pop(name, None)  # of an earlier op of that name
+        _casts.pop(name, None)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _run(self._qualname, args, kwargs)
@@ -124,6 +132,10 @@ class CustomOpDef:
     def register_autograd(self, backward: Callable[..., Any], /, *, setup_context: Any = None) -> None:
         """Set the op's derivative."""
         register_autograd(self, backward, setup_context=setup_context)
+
+    def register_autocast(self, device_type: str, cast_inputs: Any) -> None:
+        """Set the dtype that the op computes in where autocast is on."""
+        register_autocast(self, device_type, cast_inputs)
 
 
 def custom_op(name: str, fn: Any = None, /, *, mutates_args: Any = (), **options: Any) -> Any:
@@ -163,7 +175,13 @@ impl_abstract = register_vmap = register_fake
 
 
 def register_autocast(op: Any, device_type: str, cast_inputs: Any, /, *, lib: Any = None) -> None:
-    """Do nothing: autocast is disabled."""
+    """Where autocast is on, cast an op's tensors of a kind of device to this dtype, and compute it with autocast off.
+
+    The first dtype for a kind of device counts. Raises ValueError for one that has no autocast.
+    """
+    if device_type not in wired("AUTOCAST_KINDS"):
+        raise GradwireValueError(f"Device type '{device_type}' does not support autocast.")
+    _casts.setdefault(_name(op), {}).setdefault(device_type, cast_inputs)
 
 
 def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None, /, *, lib: Any = None) -> Any:
@@ -172,21 +190,36 @@ def register_torch_dispatch(op: Any, torch_dispatch_class: Any, func: Any = None
 
 
 def register_autograd(op: Any, backward: Callable[..., Any], /, *, setup_context: Any = None, lib: Any = None) -> None:
-    """Set an op's derivative: `backward(ctx, *grads)`, and `setup_context(ctx, inputs, output)` before it."""
+    """Set an op's derivative: `backward(ctx, *grads)`, and `setup_context(ctx, inputs, output)` before it.
+
+    That of an op with keyword-only arguments gets them as `keyword_only_inputs`. Defaults are among the inputs.
+    """
     name = _name(op)
 
-    def forward(ctx: Any, *args: Any) -> Any:
-        made = _implementations[name](*args)
+    def forward(ctx: Any, *given: Any) -> Any:
+        *args, named = given
+        made = _implementations[name](*args, **named)
         if setup_context is not None:
-            setup_context(ctx, args, made)
+            if named:
+                setup_context(ctx=ctx, inputs=tuple(args), keyword_only_inputs=named, output=made)
+            else:
+                setup_context(ctx, tuple(args), made)
         return made
 
-    _derivatives[name] = type(name.rpartition("::")[2], (Function,), {"forward": forward, "backward": backward})
+    def backward_of_all(ctx: Any, *grads: Any) -> Any:
+        made = backward(ctx, *grads)
+        return (*made, None) if isinstance(made, (tuple, list)) else (made, None)
+
+    parts = {"forward": forward, "backward": backward_of_all}
+    _derivatives[name] = type(name.rpartition("::")[2], (Function,), parts)
 
 
 def _run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    for device_type, cast_inputs in _casts.get(name, {}).items():
+        if wired("is_autocast_enabled")(device_type):
+            return wired("with_casts")(_packet(name), device_type, cast_inputs, args, kwargs)  # which is off there
     if BATCHING and name in _implementations:
-        overload = OpOverload(name, "default", OpOverloadPacket(name))
+        overload = _packet(name).default
         for each in CUSTOM_OPS:
             made = each(overload, args, kwargs, lambda: _computed(name, args, kwargs))
             if made is not NotImplemented:
@@ -195,8 +228,10 @@ def _run(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def _computed(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    if name in _derivatives and not kwargs:
-        return _derivatives[name].apply(*args)
+    if name in _derivatives and name in _implementations:
+        bound = signature(_implementations[name]).bind(*args, **kwargs)
+        bound.apply_defaults()
+        return _derivatives[name].apply(*bound.args, bound.kwargs)
     if name not in _implementations:
         function = _of_torch(name)
         if function is not None:
@@ -219,11 +254,8 @@ def _of_torch(name: str) -> Callable[..., Any] | None:
     return found if callable(found) else None
 
 
-class OpOverloadPacket:
-    """An op of `torch.ops`: `torch.ops.namespace.name`. Its attributes are its overloads, which all compute the same.
-
-    One that is called without an overload computes, too.
-    """
+class _Callable:
+    """What computes an op, and is equal to another of the same name."""
 
     def __init__(self, name: str) -> None:
         self._qualname = name
@@ -231,13 +263,6 @@ class OpOverloadPacket:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return _run(self._qualname, args, kwargs)
-
-    def __getattr__(self, name: str) -> OpOverload:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        made = OpOverload(self._qualname, name, self)
-        setattr(self, name, made)
-        return made
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other) and str(self) == str(other)
@@ -248,11 +273,31 @@ class OpOverloadPacket:
     def __str__(self) -> str:
         return self._qualname.replace("::", ".")
 
+
+class OpOverloadPacket(_Callable):
+    """An op of `torch.ops`: `torch.ops.namespace.name`. Its attributes are its overloads, which all compute the same.
+
+    One that is called without an overload computes, too.
+    """
+
+    def __getattr__(self, name: str) -> OpOverload:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        made = OpOverload(self._qualname, name, self)
+        setattr(self, name, made)
+        return made
+
     def __repr__(self) -> str:
         return f"<OpOverloadPacket(op='{self}')>"
 
 
-class OpOverload(OpOverloadPacket):
+@cache
+def _packet(name: str) -> OpOverloadPacket:
+    """The one object of an op."""
+    return OpOverloadPacket(name)
+
+
+class OpOverload(_Callable):
     """One overload of an op: `torch.ops.namespace.name.default`."""
 
     def __init__(self, name: str, overload: str, packet: OpOverloadPacket) -> None:
@@ -268,8 +313,7 @@ class OpOverload(OpOverloadPacket):
         return f"{super().__str__()}.{self._overloadname}"
 
     def __repr__(self) -> str:
-        namespace, _, name = str(self).partition(".")
-        return f"<OpOverload(op='{namespace}.{name.partition('.')[0]}', overload='{self._overloadname}')>"
+        return f"<OpOverload(op='{self.overloadpacket}', overload='{self._overloadname}')>"
 
 
 class _Namespace:
@@ -281,7 +325,7 @@ class _Namespace:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        made = OpOverloadPacket(f"{self._name}::{name}")
+        made = _packet(f"{self._name}::{name}")
         setattr(self, name, made)
         return made
 

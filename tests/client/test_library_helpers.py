@@ -3,7 +3,7 @@
 import pytest
 
 import gradwire
-from tests.client.oracle import agree, refuse
+from tests.client.oracle import agree, refuse, torch
 
 pytestmark = pytest.mark.usefixtures("session")
 
@@ -190,6 +190,8 @@ def test_an_op_has_overloads_as_objects():
         op = t.ops.aten.sin
         names = [str(op), repr(op), str(op.default), repr(op.default), op.__name__, op.default.__name__]
         same = op.default is t.ops.aten.sin.default, op.default.overloadpacket is op, op.default == op
+        kinds = [isinstance(op.default, kind) for kind in (t._ops.OpOverload, t._ops.OpOverloadPacket)]
+        same += *kinds, hasattr(op.default, "other")
         return names, same, t.ops.aten.mul.Tensor.name(), op.default.name(), op.default(t.ones(2))
 
     agree(told)
@@ -203,6 +205,8 @@ def test_a_list_of_a_selective_checkpoint_has_overloads():
     refuse(lambda t: contexts(t, [2]), ValueError, "Expected op in `op_list` to be an OpOverload")
     refuse(lambda t: contexts(t, [t.ops.aten.sin]), ValueError, "update the OpOverloadPacket to a specific OpOverload")
     refuse(lambda t: contexts(t, 2), TypeError, "either a function or a list of ops")
+    with pytest.raises(ValueError, match="to be an OpOverload but got"):  # that of another package would keep nothing
+        contexts(gradwire, [torch.ops.aten.sin.default])
     assert len(contexts(gradwire, [gradwire.ops.aten.sin.default])) == 2
 
 
@@ -237,3 +241,71 @@ def test_ops_of_the_profiler_mark_a_range():
         return [event.count for event in profile.function_events if event.name == "a range"]
 
     agree(told)
+
+
+def _custom(t, name, function):
+    """An op of the library, made anew for each test."""
+    return f"{t.__name__}_{name}::op", t.library.custom_op(f"{t.__name__}_{name}::op", function, mutates_args=())
+
+
+def test_a_derivative_takes_names_and_defaults():
+    def told(t):
+        def scaled(x: t.Tensor, factor: float = 2.0, *, shift: float = 1.0) -> t.Tensor:
+            return x.detach() * factor + shift
+
+        def setup(ctx, inputs, keyword_only_inputs, output):
+            seen.append((len(inputs), inputs[1], keyword_only_inputs["shift"]))
+            ctx.factor = inputs[1]
+
+        seen, x = [], t.ones(2, requires_grad=True)
+        name, op = _custom(t, "named", scaled)
+        t.library.register_autograd(name, lambda ctx, grad: (grad * ctx.factor * 10, None), setup_context=setup)
+        made = [op(x), op(x, 3.0), op(x=x, factor=4.0), op(x, shift=5.0)]
+        return [(y.detach(), t.autograd.grad(y.sum(), x)[0]) for y in made], seen
+
+    agree(told)
+
+
+def test_an_op_that_is_made_anew_has_no_rules_of_the_earlier_one():
+    def made(t, x):
+        def product(x: t.Tensor) -> t.Tensor:
+            return x @ x
+
+        for _ in range(2):
+            _, op = _custom(t, "anew", product)
+            with t.autocast("cpu"):
+                found = op(x)
+            op.register_autocast("cpu", t.float32)
+            op.register_autograd(lambda ctx, grad: grad * 7)
+        return found
+
+    agree(lambda t: made(t, t.eye(2)).dtype == t.bfloat16)
+    x = gradwire.eye(2, requires_grad=True)
+    made(gradwire, x).sum().backward()
+    assert x.grad.tolist() == [[2, 2], [2, 2]]
+
+
+@pytest.mark.parametrize("by_object", [True, False])
+def test_an_op_is_cast_by_its_own_rule_of_autocast(by_object):
+    def told(t):
+        def product(x: t.Tensor, y: t.Tensor) -> t.Tensor:
+            seen.append([str(each.dtype).rpartition(".")[2] for each in (x, y, x @ x)])
+            return x @ x + 1
+
+        seen, x = [], (t.arange(9.0).reshape(3, 3) * 0.1).requires_grad_()
+        name, op = _custom(t, f"cast{by_object}", product)
+        register = op.register_autocast if by_object else lambda *rule: t.library.register_autocast(name, *rule)
+        register("cpu", t.float16)
+        register("cuda", t.bfloat16)
+        register("cpu", t.float32)  # has no effect
+        op.register_autograd(lambda ctx, grad: (grad * 2, None))
+        with t.autocast("cpu"):
+            first = op(x, x.long())
+            with t.autocast("cpu", enabled=False):
+                second = op(x, x)
+            third = op(x.double(), x)
+        (slope,) = t.autograd.grad(first.float().sum(), x)
+        return first.detach(), second.detach(), third.dtype == t.float64, slope, seen
+
+    agree(told)
+    refuse(lambda t: t.library.register_autocast("a::b", "vulkan", t.float16), ValueError, "does not support autocast")

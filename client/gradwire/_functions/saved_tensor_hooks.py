@@ -112,7 +112,7 @@ def packing(
     try:
         with in_force(None):
             made = apply()
-        found = [each for each in (*_handles(made), *changed) if each is not None and each._spec.requires_grad]
+        found = [each for each in (*handles_in(made), *changed) if each is not None and each._spec.requires_grad]
         near = {each._id: each for each in (*found, *inputs)} if found and pair.named else {}
         outputs = list(near) or [each._id for each in found]
         if outputs:
@@ -165,19 +165,19 @@ def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]],
     """Call an op that may record nodes and pack its saved values; NotImplemented for other ops."""
     if CURRENT.get() is None or not GRAD_ENABLED.get():
         return NotImplemented
-    tensors = [*_handles(args), *_handles([value for _, value in kwargs])]
+    tensors = [*handles_in(args), *handles_in([value for _, value in kwargs])]
     if not any(each._spec.requires_grad or each._storage is not None for each in tensors):
         return NotImplemented
     return packing(tensors[0]._session, lambda: _call(op, args, kwargs, result), inputs=tensors)
 
 
-def _handles(value: Any) -> Iterator[Handle]:
-    """Tensors in a value, including those in nested tuples and lists."""
+def handles_in(value: Any) -> Iterator[Handle]:
+    """Tensors in a value, including those in nested tuples and lists, in order."""
     if isinstance(value, Handle):
         yield value
     elif isinstance(value, (tuple, list)):
         for each in value:
-            yield from _handles(each)
+            yield from handles_in(each)
 
 
 DISPATCH.append(_dispatch)

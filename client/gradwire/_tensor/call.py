@@ -383,15 +383,15 @@ def _foretold(
     specs = None if is_large(shapes) else foretell(shapes, op, args, kwargs, key[1])
     if specs is None:
         return None
-    fixed = _fixed_floats(op, args, kwargs, specs)
-    model = _model(shapes, specs, key, op, args, kwargs, values, call_site, fixed)
-    if model is None or model[0].key in session.models:  # a None there: the server refused such a call
+    entry = _described(shapes, specs, key, op, args, kwargs, values, call_site)
+    model = entry.model
+    if model is None or model.key in session.models:  # a None there: the server refused such a call
         return None
-    session.remember_model(model[0])
-    return modelled(*model, key, op, call_site, specs, fixed)
+    session.remember_model(model)
+    return entry
 
 
-def _model(
+def _described(
     shapes: Shapes,
     specs: tuple[Spec, ...],
     key: list[Any],
@@ -400,14 +400,17 @@ def _model(
     kwargs: _NamedValues,
     values: list[Value],
     call_site: tuple[CodeType, int],
-    fixed: tuple[tuple[int, float], ...],
-) -> tuple[Model, Sequence[int]] | None:
-    """The model of a call with these results, and the call's integers; None if it can have none."""
+) -> MemoEntry:
+    """The entry of a call with these results, with a model of its own if it may have one."""
+    fixed = _fixed_floats(op, args, kwargs, specs)
     outputs = [] if writes_in_place(op) else [*range(1, 1 + len(specs))]
-    foreseen = foresee(shapes, key, op, args, kwargs, [*values, *outputs], partial(_command, op))
+    foreseen = None
+    if not is_large(shapes):
+        foreseen = foresee(shapes, key, op, args, kwargs, [*values, *outputs], partial(_command, op))
     if foreseen is None:
-        return None
-    return Model(foreseen.key, call_site, foreseen.pattern, specs, fixed), foreseen.integers
+        return MemoEntry(tuple(key), op, call_site, None, specs, fixed, writes_in_place(op))
+    model = Model(foreseen.key, call_site, foreseen.pattern, specs, fixed)
+    return modelled(model, foreseen.integers, key, op, call_site, specs, fixed)
 
 
 def _unwatched_call(*call: Any) -> Any:
@@ -435,13 +438,7 @@ def _recorded_answer(
         return None
     entry = infer(recorder.models, shapes, key, op, args, values, call_site, op not in WARNING_OPS)
     specs = None if entry is not None else foretell(shapes, op, args, kwargs, key[1])
-    if specs is None:
-        return entry
-    fixed = _fixed_floats(op, args, kwargs, specs)
-    model = None if is_large(shapes) else _model(shapes, specs, key, op, args, kwargs, values, call_site, fixed)
-    if model is None:
-        return MemoEntry(tuple(key), op, call_site, None, specs, fixed, writes_in_place(op))
-    return modelled(*model, key, op, call_site, specs, fixed)
+    return entry if specs is None else _described(shapes, specs, key, op, args, kwargs, values, call_site)
 
 
 def _record_again(

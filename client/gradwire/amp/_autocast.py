@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import warnings
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gradwire import cuda
@@ -23,7 +23,7 @@ from gradwire.amp._precision import HIGH, LOW, WIDEST, WITH_DTYPE
 from gradwire.amp._rules import IN_PARTS, RULES
 
 _DEFAULTS = {"cpu": dtypes.bfloat16, "cuda": dtypes.float16, "mps": dtypes.float16, "xpu": dtypes.float16}
-_KINDS = ("cpu", "cuda", "mps", "xpu", "mtia", "hpu", "xla", "ipu", "maia", "privateuseone")
+AUTOCAST_KINDS = ("cpu", "cuda", "mps", "xpu", "mtia", "hpu", "xla", "ipu", "maia", "privateuseone")
 
 
 class autocast:
@@ -40,7 +40,7 @@ class autocast:
     ) -> None:
         if not isinstance(device_type, str):
             raise ValueError(f"Expected `device_type` of type `str`, got: `{type(device_type)}`")
-        if device_type not in _KINDS:
+        if device_type not in AUTOCAST_KINDS:
             raise RuntimeError(f"User specified an unsupported autocast device_type '{device_type}'")
         self.device = device_type
         self.fast_dtype = _named(device_type) or dtypes.bfloat16 if dtype is None else dtype
@@ -158,15 +158,21 @@ def custom_fwd(
             ctx._fwd_used_autocast = is_autocast_enabled(device_type)
             return fwd(ctx, *args, **kwargs)
         ctx._fwd_used_autocast = False
-        with autocast(device_type, enabled=False):
-            given = _map(lambda each: _cast(each, cast_inputs, device_type, None), args)
-            named = {
-                name: _map(lambda each: _cast(each, cast_inputs, device_type, None), each)
-                for name, each in kwargs.items()
-            }
-            return fwd(ctx, *given, **named)
+        return with_casts(functools.partial(fwd, ctx), device_type, cast_inputs, args, kwargs)
 
     return decorated
+
+
+def with_casts(
+    function: Callable[..., Any], device_type: str, target: dtypes.dtype, args: Any, kwargs: Mapping[str, Any]
+) -> Any:
+    """Call a function on tensors cast to a dtype, with autocast off for their kind of device."""
+
+    def cast(value: Any) -> Any:
+        return _map(lambda each: _cast(each, target, device_type, None), value)
+
+    with autocast(device_type, enabled=False):
+        return function(*map(cast, args), **{name: cast(value) for name, value in kwargs.items()})
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str = "cuda") -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from gradwire._proxy.transforms import unbatched
 from gradwire._tensor import ops
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.call import _call
+from gradwire._tensor.in_place import writes_in_place
 from gradwire._tensor.tensor import Tensor
 
 __all__ = ["UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual"]
@@ -165,7 +166,7 @@ def _without_tangents(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str
     if all(one is other for one, other in zip([*primals, *(each for _, each in named)], given, strict=True)):
         return NotImplemented
     made = _call(op, tuple(primals), named, result)
-    return args[0] if op.endswith("_") and not op.endswith("__") else made
+    return args[0] if writes_in_place(op) else made
 
 
 def _primals_of(levels: Sequence[DualLevel], value: Any) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.call import _parameters
+from gradwire._tensor.in_place import writes_in_place
 from gradwire._tensor.indexing import Index
 from gradwire.func._batched import LEVELS, UnmappableError, innermost
 from gradwire.func.rules import FACTORIES, RULES, OpCall, draw
@@ -18,7 +19,7 @@ def dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], 
     _collect(args, tensors)
     _collect([value for _, value in kwargs], tensors)
     level = innermost(tensors)
-    in_place = op.endswith("_") and not op.endswith("__")
+    in_place = writes_in_place(op)
     base = op[:-1] if in_place else op
     if level is None:
         levels = LEVELS.get()

@@ -23,6 +23,7 @@ from gradwire.optim._optimizer import (
     refuse_rates,
     refuse_unsupported,
     rounded_to_default,
+    stored,
     to_save,
 )
 
@@ -336,12 +337,11 @@ class SparseAdam(Optimizer):
                 continue
             if not is_sparse(given):
                 raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
-            grad = (-given if group["maximize"] else given).coalesce()
             state = self.state[param]
             if not state:
                 state.update(step=0, exp_avg=zeros_like(param), exp_avg_sq=zeros_like(param))
             state["step"] += 1
-            places, values = tuple(grad.indices()), grad.values()
+            places, values = stored(given, group)
             if not values.numel():
                 continue
             mean, square = (state[name][places] for name in ("exp_avg", "exp_avg_sq"))

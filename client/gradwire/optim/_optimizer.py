@@ -500,6 +500,12 @@ def plus(term: Tensor, number: Any) -> Tensor:
     return made
 
 
+def stored(grad: Any, group: dict[str, Any]) -> tuple[tuple[Tensor, ...], Tensor]:
+    """Where a sparse gradient has elements, each place once, and the elements; negated where the group ascends."""
+    once = (-grad if group["maximize"] else grad).coalesce()
+    return tuple(once.indices()), once.values()
+
+
 def to_save(moved: Tensor) -> Tensor:
     """A value of the state for an op that saves it: where it is a part of a graph a copy, as a later step moves it."""
     made: Tensor = moved.clone() if moved.requires_grad else moved

@@ -12,7 +12,16 @@ from gradwire._compile.symbolic import key_of
 from gradwire._functions.create import full_like, zeros_like
 from gradwire._graph.sparse_gradients import is_sparse
 from gradwire._tensor.tensor import Tensor
-from gradwire.optim._optimizer import Optimizer, Params, decayed, plus, rate_of, refuse_negative, refuse_unsupported
+from gradwire.optim._optimizer import (
+    Optimizer,
+    Params,
+    decayed,
+    plus,
+    rate_of,
+    refuse_negative,
+    refuse_unsupported,
+    stored,
+)
 
 
 def _rate(param: Tensor, group: dict[str, Any]) -> float:
@@ -91,13 +100,11 @@ class Adagrad(Optimizer):
     def _update_sparsely(self, param: Tensor, group: dict[str, Any]) -> None:
         if group["weight_decay"] != 0:
             raise RuntimeError("weight_decay option is not compatible with sparse gradients")
-        given: Any = param.grad
-        grad = (-given if group["maximize"] else given).coalesce()
         state = self.state[param]
         if not state:
             state.update(self._initial_state(param, group))
         state["step"] += 1
-        places, values = tuple(grad.indices()), grad.values()
+        places, values = stored(param.grad, group)
         if not values.numel():
             return
         state["sum"].index_put_(places, values**2, accumulate=True)

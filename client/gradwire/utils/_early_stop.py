@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from gradwire._functions import saved_tensor_hooks
+from gradwire._functions.saved_tensor_hooks import handles_in
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.batching import DISPATCH, FUNCTIONS
 from gradwire._tensor.call import _call
@@ -21,9 +22,9 @@ from gradwire._tensor.call import _call
 SAVES_NOTHING = frozenset(
     [
         "add",
+        "cat",
         "chunk",
         "clone",
-        "concat",
         "expand",
         "flatten",
         "mean",
@@ -87,7 +88,7 @@ class Progress:
         number = self.count
         self.count += 1
         made = _call(op, args, kwargs, result)
-        found = [each for each in _tensors(made) if each._spec.requires_grad]
+        found = [each for each in handles_in(made) if each._spec.requires_grad]
         if self._stop < 0:
             if found and op not in SAVES_NOTHING:
                 self.last = number
@@ -122,14 +123,6 @@ def note_unclear(*call: Any) -> Any:
     if progress is not None:
         progress.unclear = True
     return NotImplemented
-
-
-def _tensors(value: Any) -> Iterator[Handle]:
-    if isinstance(value, Handle):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for each in value:
-            yield from _tensors(each)
 
 
 def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> Any:

@@ -11,7 +11,7 @@ import enum
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from contextvars import ContextVar
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from gradwire._base.modes import enable_grad, no_grad
 from gradwire._base.wiring import wired
 from gradwire._functions import saved_tensor_hooks
 from gradwire._functions.random import get_rng_state, set_rng_state
-from gradwire._functions.saved_tensor_hooks import Pair, in_force
+from gradwire._functions.saved_tensor_hooks import Pair, handles_in, in_force
 from gradwire._graph.hook_runner import CURRENT_PASS, IN_CHECKPOINT
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.batching import CUSTOM_OPS, DISPATCH, REGION, restored, without_casts
@@ -303,10 +303,10 @@ class _Region:
 
     def _reuse(self, kept: _Kept, calling: tuple[str, int], args: Any, kwargs: Any) -> Any:
         """The kept results, with a history that leads to the arguments and refuses to be differentiated."""
-        found = list(_tensors(kept.results))
+        found: list[Any] = list(handles_in(kept.results))
         if not self.selection.allows_mutation and [each._version for each in found] != kept.versions:
             raise refuse(_MUTATED)
-        given = list(_tensors((args, kwargs)))
+        given = list(handles_in((args, kwargs)))
         outer, self._run.calling = self._run.calling, calling
         try:
             for kind, source in kept.sources:
@@ -350,15 +350,15 @@ def _may_keep(op: str, made: Any, args: Any) -> bool:
     """Whether results may be kept: not those that an op changed, or drew, or that are its arguments."""
     if writes_in_place(op) or draws(op, args):
         return False
-    given = {id(each) for each in _tensors(args)}
-    return not any(id(each) in given or each.__dict__.get("_view") is not None for each in _tensors(made))
+    given = {id(each) for each in handles_in(args)}
+    return not any(id(each) in given or each.__dict__.get("_view") is not None for each in handles_in(made))
 
 
 def _kept(made: Any, args: Any, kwargs: Any, shown: Sequence[tuple[Any, Any]]) -> _Kept:
     with no_grad():
         results = _mapped(lambda each: each.detach(), made)
-    found = list(_tensors(results))
-    given, own = [id(each) for each in _tensors((args, kwargs))], [id(each) for each in _tensors(made)]
+    found: list[Any] = list(handles_in(results))
+    given, own = [id(each) for each in handles_in((args, kwargs))], [id(each) for each in handles_in(made)]
     sources: list[tuple[str, Any]] = []
     for value, known in shown:
         if id(known) in own:
@@ -367,22 +367,13 @@ def _kept(made: Any, args: Any, kwargs: Any, shown: Sequence[tuple[Any, Any]]) -
             sources.append(("argument", given.index(id(known))))
         else:
             sources.append(("kept", value))
-    flags = [bool(each._spec.requires_grad) for each in _tensors(made)]
+    flags = [bool(each._spec.requires_grad) for each in handles_in(made)]
     return _Kept(results, [each._version for each in found], flags, sources)
 
 
 def _kind(value: Any) -> tuple[Any, ...]:
     spec = value._spec
     return tuple(spec.shape), spec.dtype, spec.device_name
-
-
-def _tensors(value: Any) -> Iterator[Any]:
-    """The tensors in a value, in order."""
-    if isinstance(value, Handle):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for each in value:
-            yield from _tensors(each)
 
 
 def _mapped(change: Callable[[Any], Any], value: Any) -> Any:

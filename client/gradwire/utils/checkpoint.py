@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire._base.errors import GradwireError, GradwireValueError, refuse
 from gradwire._base.modes import enable_grad, is_grad_enabled
+from gradwire._base.wiring import wired
 from gradwire._functions.backward import grad
 from gradwire._functions.create import zeros
 from gradwire._functions.saved_tensor_hooks import check_enabled, in_force
@@ -78,7 +79,7 @@ def create_selective_checkpoint_contexts(
     anything but overloads of ops.
     """
     for each in policy_fn_or_list if isinstance(policy_fn_or_list, list) else ():
-        if type(each).__name__ != "OpOverload":  # library.py has it, whose attributes are overloads of any name
+        if not isinstance(each, wired("OpOverload")):
             raise ValueError(_no_overload(each))
     if not (callable(policy_fn_or_list) or isinstance(policy_fn_or_list, list)):
         raise TypeError("policy_fn_or_list must be either a function or a list of ops.")
@@ -95,7 +96,7 @@ def _listed(kept: Sequence[Any], context: SelectiveCheckpointContext, op: Any, *
 def _no_overload(op: Any) -> str:
     """What is wrong with an item of a list of ops."""
     message = f"Expected op in `op_list` to be an OpOverload but got: {op} of type {type(op)}. "
-    if type(op).__name__ == "OpOverloadPacket":
+    if isinstance(op, wired("OpOverloadPacket")):
         message += (
             "Please update the OpOverloadPacket to a specific OpOverload. For example, if you have "
             "`torch.ops.aten.mm`, change it to `torch.ops.aten.mm.default`."
