@@ -207,10 +207,16 @@ class Recorder:
                 kept.op.outputs.extend([output.id for output in outputs])
         self._add(RecordedStep(kept, numbers=self._varying), find_call_site())
 
-    def add_repeated(self, entry: MemoEntry, values: Sequence[Value]) -> None:
-        """Record a command like one that succeeded in this call, or in an earlier one: it does not wait."""
+    def add_repeated(
+        self, entry: MemoEntry, values: Sequence[Value], varying: Sequence[tuple[int, int]] | None = None
+    ) -> None:
+        """Record a command like one that succeeded in this call, or in an earlier one: it does not wait.
+
+        varying: pairs of an argument's place and a number of the program; None for those of the last arguments added.
+        """
         self.pipelined = True
-        self._add(RecordedStep(None, entry, values, self._varying), (entry.code, entry.offset))
+        numbers = self._varying if varying is None else varying
+        self._add(RecordedStep(None, entry, values, numbers), (entry.code, entry.offset))
 
     def _add(self, step: RecordedStep, call_site: tuple[Any, int]) -> None:
         self._varying = []
@@ -279,6 +285,18 @@ class Recorder:
         made = Varying(value_of(value))
         made.place = self._numbered[key]
         return made
+
+    def count_alike(self, state: dict[str, Any], other: dict[str, Any], names: Sequence[str]) -> None:
+        """Let another state's numbers of these names follow those of one that counts updates, if it does."""
+        if id(state) not in self.counters:
+            return
+
+        def follow(updates: int) -> None:
+            for name in names:
+                other[name] = state[name]
+
+        self.counters[id(other)] = follow
+        self.counted[id(other)] = other
 
     # Called after the function returned.
 

@@ -45,8 +45,13 @@ class RecorderProtocol(Protocol):
     def add_command(self, command: service_pb2.Command, result: service_pb2.Result | None) -> None:
         """Record a command that succeeded with this result; without one, a command that does not wait."""
 
-    def add_repeated(self, entry: MemoEntry, values: Sequence[Value]) -> None:
+    def add_repeated(
+        self, entry: MemoEntry, values: Sequence[Value], varying: Sequence[tuple[int, int]] | None = None
+    ) -> None:
         """Record a command like one that succeeded before: it does not wait."""
+
+    def count_alike(self, state: dict[str, Any], other: dict[str, Any], names: Sequence[str]) -> None:
+        """Let another state's numbers follow those of a state that counts updates."""
 
     def learn_answer(self, entry: MemoEntry) -> None:
         """Keep a command's answer for further ones with the same key, or with other sizes."""

@@ -45,7 +45,7 @@ class Adam(Optimizer):
     of range. Like torch.optim.Adam.
     """
 
-    _by_elements = True
+    _by_elements = _is_alike = True
 
     def __init__(
         self,

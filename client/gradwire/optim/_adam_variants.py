@@ -37,7 +37,7 @@ class Adamax(Optimizer):
     Raises ValueError for options out of range.
     """
 
-    _by_elements = True
+    _by_elements = _is_alike = True
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Adamax(Optimizer):
 class _Moments(Optimizer):
     """What keeps the means of the gradient and of its square, and decays weights in either way."""
 
-    _by_elements = True
+    _by_elements = _is_alike = True
 
     def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         return {"step": 0, "exp_avg": zeros_like(param), "exp_avg_sq": zeros_like(param)}

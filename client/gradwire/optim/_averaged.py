@@ -29,7 +29,7 @@ class ASGD(Optimizer):
     torch.optim.ASGD.
     """
 
-    _by_elements = True
+    _by_elements = _is_alike = True
 
     def __init__(
         self,

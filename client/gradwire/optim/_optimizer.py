@@ -25,6 +25,7 @@ from gradwire._graph.sparse_gradients import is_sparse
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import clear_grads
+from gradwire.optim._alike import update_alike
 from gradwire.optim._plain_updates import runs_unwatched
 from gradwire.optim._steps import Steps
 
@@ -103,6 +104,8 @@ class Optimizer:
     _stepping = False
     #: Whether each element is updated by itself, so that complex parameters may be updated as pairs of real numbers.
     _by_elements = False
+    #: Whether parameters that differ in sizes alone are updated by the same ops (`_alike`).
+    _is_alike = False
     #: Whether `_update` itself sees to sparse gradients, which `_gradients` leaves out.
     _takes_sparse = False
     #: The function of `step` when a scheduler was made, which notices that it is overridden later.
@@ -283,7 +286,8 @@ class Optimizer:
 
     def _update_groups(self) -> None:
         for group in self.param_groups:
-            self._update(group)
+            if not update_alike(self, group):
+                self._update(group)
 
     def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
         """State of a parameter before its first step. Empty if the first step itself makes it."""

@@ -23,13 +23,18 @@ def runs_unwatched(optimizer: Optimizer) -> bool:
     """Whether a recording watches this thread, and the optimizer's update and zero_grad call no code of the user."""
     if WATCHER.profile is None or BATCHING or any(callable(each) for each in optimizer.__dict__.values()):
         return False
-    if not all(map(_is_ours, type(optimizer).__mro__[:-1])):
+    if not is_of_package(type(optimizer)):
         return False
     for group in optimizer.param_groups:
         for name, option in group.items():
             if not (_are_plain(option) if name == "params" else _is_plain(option)):
                 return False
     return all(_are_plain(state.values()) for state in optimizer.state.values())
+
+
+def is_of_package(kind: type[Any]) -> bool:
+    """Whether all that an optimizer's class can call is this package's."""
+    return all(map(_is_ours, kind.__mro__[:-1]))
 
 
 def _is_ours(kind: type[Any]) -> bool:

@@ -35,7 +35,7 @@ class Adagrad(Optimizer):
     RuntimeError for a sparse gradient with weight_decay.
     """
 
-    _by_elements = True
+    _by_elements = _is_alike = True
     _takes_sparse = True
 
     def __init__(
@@ -120,7 +120,7 @@ class RMSprop(Optimizer):
     options below zero.
     """
 
-    _by_elements = True
+    _by_elements = _is_alike = True
 
     def __init__(
         self,
@@ -191,7 +191,7 @@ class Adadelta(Optimizer):
     Raises ValueError for options out of range. Like torch.optim.Adadelta.
     """
 
-    _by_elements = True
+    _by_elements = _is_alike = True
 
     def __init__(
         self,
@@ -250,7 +250,7 @@ class Rprop(Optimizer):
     options out of range. Like torch.optim.Rprop.
     """
 
-    _by_elements = True
+    _by_elements = _is_alike = True
 
     def __init__(
         self,

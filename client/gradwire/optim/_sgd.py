@@ -18,6 +18,8 @@ class SGD(Optimizer):
     ahead; `maximize` ascends. Raises ValueError for options below zero. Like torch.optim.SGD.
     """
 
+    _is_alike = True
+
     def __init__(
         self,
         params: Params,

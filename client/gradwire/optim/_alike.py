@@ -1,0 +1,281 @@
+"""Alike parameters: the first one's update goes op by op; the others' are its commands with other ids.
+
+Parameters are alike if they, their gradients and their state differ in sizes alone. An update by elements then calls
+the same ops on each. A tape notes those of the first one. What it cannot note is updated op by op, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gradwire._base.call_site import find_call_site
+from gradwire._base.timeouts import TIMEOUT
+from gradwire._compile.recorder import Varying
+from gradwire._graph.sparse_gradients import sparse_part
+from gradwire._proxy.handle import Handle
+from gradwire._proxy.memo import WRITING_OPS, MemoEntry, Spec
+from gradwire._proxy.results import new_proxy, update_in_place
+from gradwire._tensor.arguments import Operands
+from gradwire._tensor.batching import BATCHING, DISPATCH
+from gradwire._tensor.call import _call, _command, _without_defaults
+from gradwire._tensor.in_place import writes_in_place
+from gradwire._tensor.tensor import Tensor
+from gradwire._tensor.warnings import WARNING_OPS
+from gradwire._transport.wire import Value, make_template
+from gradwire.nn._parameter import Parameter
+from gradwire.optim._plain_updates import is_of_package
+
+if TYPE_CHECKING:
+    from gradwire._proxy.protocols import SessionProtocol
+    from gradwire.optim._optimizer import Optimizer
+
+_LEAST = 3  # parameters of a group, from which the first one's tape is worth its time
+#: Ops that may warn of real numbers, too.
+_WARNING = WARNING_OPS - {"copy_"}
+#: Entries of the ops on tapes, by the bytes of their commands without ids and numbers.
+Entries = dict[tuple[bytes, ...], MemoEntry]
+#: Where a value of a command is from: a number, a given tensor's name, or the op on the tape that made it.
+_Source = float | str | int
+_TAPE: ContextVar[_Tape | None] = ContextVar("gradwire_optimizer_tape", default=None)
+
+
+def update_alike(optimizer: Optimizer, group: dict[str, Any]) -> bool:
+    """Update a group's parameters; False, with nothing done, if each must be updated op by op."""
+    kinds = _kinds(optimizer, group)
+    if kinds is None:
+        return False
+    params = group["params"]
+    try:
+        for first, *others in kinds:
+            group["params"] = [first]
+            if not others:
+                optimizer._update(group)
+                continue
+            given = _given(optimizer, first)
+            tape = _Tape(first._session, given, optimizer._steps.entries)
+            with tape.taking():
+                optimizer._update(group)
+            state = optimizer.state[first]
+            if tape.shows(state):
+                for other in others:
+                    tape.repeat(other, _given(optimizer, other), state, optimizer.state[other])
+            else:
+                group["params"] = others
+                optimizer._update(group)
+    finally:
+        group["params"] = params
+    return True
+
+
+def _given(optimizer: Optimizer, param: Tensor) -> dict[str, Tensor]:
+    """The tensors that an update begins with, by name."""
+    state = optimizer.state.get(param) or {}
+    held = {f"state {name}": value for name, value in state.items() if isinstance(value, Handle)}
+    return {"param": param, "grad": param.grad, **held}
+
+
+def _kinds(optimizer: Optimizer, group: dict[str, Any]) -> list[list[Tensor]] | None:
+    """The parameters with gradients, those of a kind together; None if one is unusual, or they are few."""
+    params = group["params"]
+    if len(params) < _LEAST or BATCHING or TIMEOUT.get() is not None or not optimizer._is_alike:
+        return None
+    session, recorder = params[0]._session, params[0]._session.recorder
+    if session.every_call_waits if recorder is None else recorder.must_wait:
+        return None
+    if session.segments is not None:  # it reads descriptions of operands from the keys of entries
+        return None
+    if not is_of_package(type(optimizer)) or any(callable(each) for each in optimizer.__dict__.values()):
+        return None
+    kinds: dict[tuple[Any, ...], list[Tensor]] = {}
+    storages: set[int] = set()
+    for param in params:
+        if type(param) not in (Tensor, Parameter) or param._session is not session or sparse_part(param) is not None:
+            return None
+        grad = param.grad
+        if grad is None:
+            continue
+        kind = _kind(param, grad, optimizer.state.get(param) or {})
+        if kind is None:
+            return None
+        if param._storage is not None:
+            if id(param._storage) in storages:
+                return None  # two parameters in one memory: the order of their updates matters
+            storages.add(id(param._storage))
+        kinds.setdefault(kind, []).append(param)
+    return list(kinds.values()) if sum(map(len, kinds.values())) >= _LEAST else None
+
+
+def _kind(param: Tensor, grad: Tensor, state: dict[str, Any]) -> tuple[Any, ...] | None:
+    """What parameters of a kind have in common; None for an unusual one."""
+    spec = param._fresh()
+    kind: list[Any] = [spec.family]
+    if not spec.is_leaf or spec.is_view or spec.dtype.is_complex or spec.inference or spec.strides:
+        return None
+    for name, value in (("grad", grad), *state.items()):
+        if type(value) is Tensor:
+            other = value._fresh()
+            if other.shape != spec.shape or other.requires_grad or other.is_view or other.family is None:
+                return None
+            kind += name, other.family
+        elif type(value) in (int, float, bool):
+            kind += name, type(value), repr(value)
+        else:
+            return None
+    return tuple(kind) if spec.family is not None else None
+
+
+class _Op(NamedTuple):
+    """An op on a tape. target: of an in-place op. varying: as the recorder takes it (`Recorder.add_repeated`)."""
+
+    entry: MemoEntry
+    sources: Sequence[_Source]
+    target: _Source | None
+    spec: Spec
+    varying: list[tuple[int, int]]
+
+
+class _Tape:
+    """The ops of one parameter's update."""
+
+    def __init__(self, session: SessionProtocol, given: dict[str, Tensor], entries: Entries) -> None:
+        self._session, self._entries = session, entries
+        self._sources: dict[int, str | int] = {value._id: name for name, value in given.items()}
+        self._ops: list[_Op] = []
+        self._made: list[Tensor] = []  # so that no id is released and used again
+        self._is_whole = len(self._sources) == len(given)
+        self._is_inside = False
+        self._kept: dict[str, _Source | None] = {}  # where the state's tensors are from
+
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """Note the ops of this thread."""
+        token = _TAPE.set(self)
+        BATCHING.append(self)
+        try:
+            yield
+        finally:
+            BATCHING.remove(self)
+            _TAPE.reset(token)
+
+    def call(self, op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> Any:
+        """Apply an op and note it; NotImplemented for what an op calls itself."""
+        if self._is_inside:
+            return NotImplemented
+        self._is_inside = True
+        try:
+            made = _call(op, args, kwargs, result)
+        finally:
+            self._is_inside = False
+        if self._is_whole:
+            noted = self._noted(op, args, kwargs, made) if result is None else None
+            if noted is None:
+                self._is_whole = False
+            else:
+                self._ops.append(noted)
+        return made
+
+    def _noted(self, op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], made: Any) -> _Op | None:
+        """An op that was applied; None for one that cannot be repeated by its command alone."""
+        in_place = writes_in_place(op)
+        if type(made) not in (Tensor, Parameter) or op in WRITING_OPS or op in _WARNING:
+            return None
+        if made._session is not self._session or (not in_place and (made._spec.is_view or made._spec.requires_grad)):
+            return None
+        sent_args, sent_kwargs = _without_defaults(op, args, kwargs)
+        sent = [*sent_args, *(value for _, value in sent_kwargs)]
+        values: list[Value] = []
+        operands = Operands([], values, [], self._session)
+        for value in sent:
+            operands.add(op, value)
+        sources: list[_Source] = []
+        for value in values:
+            source = value if isinstance(value, float) else self._sources.get(value)
+            if source is None:
+                return None
+            sources.append(source)
+        entry = self._entry(op, partial(_command, op, sent_args, sent_kwargs), values, made, in_place)
+        if entry is None:
+            return None
+        varying = [(place, value.place) for place, value in enumerate(sent) if type(value) is Varying]
+        if in_place:
+            return _Op(entry, sources, self._sources.get(made._id), made._spec, varying)
+        self._sources[made._id] = len(self._ops)
+        self._made.append(made)
+        return _Op(entry, sources, None, made._spec, varying)
+
+    def _entry(
+        self, op: str, build: Callable[[Sequence[Value]], Any], values: list[Value], made: Tensor, in_place: bool
+    ) -> MemoEntry | None:
+        """What sends the op again; None if its command has no fixed form, or the server has refused it."""
+        template = make_template(build, values if in_place else [*values, made._id])
+        if template is None:
+            return None
+        entry = self._entries.get(template.pieces)
+        if entry is None:
+            key = ("alike", op, template.pieces)
+            entry = MemoEntry(key, op, find_call_site(), template, (made._spec,), in_place=in_place)
+            self._entries[template.pieces] = entry
+        return None if entry.refused else entry
+
+    def shows(self, state: dict[str, Any]) -> bool:
+        """Whether the tape tells all that the update did. state: the parameter's, as it is now."""
+        if not self._is_whole:
+            return False
+        held = {name: value for name, value in state.items() if isinstance(value, Handle)}
+        self._kept = {name: self._sources.get(value._id) for name, value in held.items()}
+        return None not in self._kept.values() and "grad" not in self._kept.values()
+
+    def repeat(self, param: Tensor, given: dict[str, Tensor], state: dict[str, Any], own: dict[str, Any]) -> None:
+        """Update another parameter alike. state: the first one's. own: the other's, which is changed."""
+        session = self._session
+        session.raise_if_unusable()
+        recorder = session.recorder
+        if recorder is not None:
+            recorder.add_arguments(tuple(given.values()), ())
+        ids = [0 if op.target is not None else next(session.ids) for op in self._ops]
+        known = {name: value._id for name, value in given.items()}
+        for number, op in enumerate(self._ops):
+            values = [
+                source if type(source) is float else ids[source] if type(source) is int else known[source]  # type: ignore[index]
+                for source in op.sources
+            ]
+            if op.target is None:
+                values.append(ids[number])
+            if recorder is not None:
+                recorder.add_repeated(op.entry, values, op.varying)
+            session.post_op(op.entry, values)
+            if type(op.target) is str:
+                update_in_place(given[op.target], given[op.target]._spec, [], False)
+        self._keep(param, given, ids, state, own)
+        kept = set(self._kept.values())
+        session.released.extend([each for number, each in enumerate(ids) if each and number not in kept])
+
+    def _keep(
+        self, param: Tensor, given: dict[str, Tensor], ids: list[int], state: dict[str, Any], own: dict[str, Any]
+    ) -> None:
+        """Let the other's state be like the first one's."""
+        session = self._session
+        for name, value in state.items():
+            source = self._kept.get(name)
+            if source is None:
+                own[name] = value
+            elif isinstance(source, int):
+                own[name] = new_proxy(session, ids[source], self._ops[source].spec.of_sizes(param._spec.shape, ()))
+            else:
+                own[name] = given[str(source)]
+        if session.recorder is not None:
+            numbers = [name for name in state if name not in self._kept]
+            session.recorder.count_alike(state, own, numbers)
+
+
+def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> Any:
+    """Note an op if this thread takes a tape; NotImplemented otherwise."""
+    tape = _TAPE.get()
+    return NotImplemented if tape is None else tape.call(op, args, kwargs, result)
+
+
+DISPATCH.append(_dispatch)
