@@ -560,8 +560,16 @@ def _parameters(op: str) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str
     ops: Any = OPS[0]
     name = op[:-1] if op.endswith("_") and not hasattr(ops, op) else op
     function = getattr(ops, name.replace(".", "_"), None)
-    names = () if function is None else tuple(inspect.signature(function).parameters)
+    names = () if function is None else _names_of(function)
     return names, ops.DEFAULTS.get(name, {}), ops.NUMBERS.get(name, frozenset())
+
+
+def _names_of(function: Any) -> tuple[str, ...]:
+    """A function's parameter names. Its code object tells them sooner than its signature, unless it is wrapped."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return tuple(inspect.signature(function).parameters)
+    return tuple(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
 
 def _without_defaults(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> tuple[tuple[Any, ...], _NamedValues]:
