@@ -107,15 +107,27 @@ def _forked(program: str) -> Ran:
 
 
 def _import(library: str) -> None:
-    """Import the library, under the name `torch`, and what programs commonly use of it."""
+    """Import the library, under the name `torch`, and what programs commonly use of it.
+
+    What PyTorch imports with itself is imported for both: its modules that gradwire imports when they are first used,
+    and NumPy's random numbers.
+    """
     if library == "gradwire":
         import gradwire
 
         gradwire.alias()
+    importlib.import_module("numpy.random")
     import torch
+    import torch.amp
+    import torch.autograd
+    import torch.backends.cudnn
+    import torch.cuda
     import torch.distributions
+    import torch.func
+    import torch.linalg
     import torch.nn.functional
     import torch.optim.lr_scheduler
+    import torch.sparse
     import torch.utils.data
 
     if library == "gradwire":

@@ -237,6 +237,22 @@ def arguments(draw, op, rule):
     return further_arguments(draw, op, rule, x, sizes)
 
 
+def convolution_arguments(draw, rank):
+    float32, groups = gradwire.float32, draw.random.choice((1, 1, 2))
+    channels = groups * draw.number(1, 2)
+    images = [draw.number(1, 3), channels, *(draw.number(1, 6) for _ in range(rank))]
+    inner = channels // groups if draw.random.random() < 0.9 else draw.number(1, 4)
+    kernels = [groups * draw.number(1, 2), inner, *(draw.number(1, 3) for _ in range(rank))]
+    bias = draw.tensor([kernels[0] if draw.random.random() < 0.9 else 3], float32) if draw.form < 0.6 else None
+
+    def numbers(low, high):
+        one = draw.number(low, high)
+        return one if draw.form * 10 % 1 < 0.5 else [one, *(draw.number(low, high) for _ in range(rank - 1))]
+
+    form = [numbers(1, 3), numbers(0, 2), numbers(1, 2), groups if draw.random.random() < 0.9 else 3]
+    return [draw.tensor(images, float32), draw.tensor(kernels, float32), bias, *form]
+
+
 def further_arguments(draw, op, rule, x, sizes):
     float32, int64 = gradwire.float32, gradwire.int64
     if rule == "layer_norm":
@@ -245,6 +261,8 @@ def further_arguments(draw, op, rule, x, sizes):
         if draw.random.random() < 0.3:
             shape[-1] = draw.size()
         return [x, shape, *([draw.tensor(shape, float32, "leaf")] if draw.form < 0.6 else [])]
+    if rule == "convolution":
+        return convolution_arguments(draw, int(op[4]))
     if rule == "deviation":
         return [draw.tensor(sizes, float32), *([draw.dim()] if draw.form < 0.5 else [])]
     if rule == "detach":

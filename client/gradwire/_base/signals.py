@@ -18,7 +18,7 @@ import sys
 import time
 
 # The C module below `signal`. `signal` converts each number to an enum, which takes ten times as long.
-from _signal import getsignal, signal  # type: ignore[import-not-found]
+from _signal import getsignal, signal, valid_signals  # type: ignore[import-not-found]
 from _thread import interrupt_main, start_new_thread
 from collections.abc import Callable
 from os import register_at_fork
@@ -45,7 +45,7 @@ _deferring_blocks = 0  # nested `deferring_signals` blocks of the main thread
 _pending_since = 0.0  # time.monotonic() at the arrival of the oldest pending item
 
 # Standard signals. `wrap_handlers` and signal.signal also wrap the real-time signals.
-_COMMON = tuple(sorted(number for number in _public.valid_signals() if number < 32))
+_COMMON = tuple(sorted(number for number in valid_signals() if number < 32))
 # Libraries that gradwire calls. A frame of these counts as part of its caller.
 _LIBRARIES = frozenset((*sys.stdlib_module_names, "google", "grpc", "ml_dtypes", "numpy", "rich", "tqdm")) - {
     "__main__"
@@ -110,7 +110,7 @@ def wrap_handlers() -> None:
         _public.getsignal = _get
     _start_helper()
     if get_ident() == _main:
-        _wrap_each(tuple(_public.valid_signals()))
+        _wrap_each(tuple(valid_signals()))
 
 
 def wrap_new_handlers() -> None:

@@ -97,6 +97,7 @@ class SessionProtocol(Protocol):
     hook_holders: HookHolders
     recorder: RecorderProtocol | None
     segments: SegmentsProtocol | None
+    check_at: int
     untracked_writes: int
     hidden_writes: int
     remembered_nodes: int
@@ -124,7 +125,7 @@ class SessionProtocol(Protocol):
         """Buffer a framed, quiet command with many bytes."""
 
     def flush_if_full(self) -> None:
-        """Send a batch, unless it should grow while others are in flight."""
+        """Send a batch, unless it should grow; called at `check_at` buffered commands."""
 
     def end_step(self) -> None:
         """Send whole training steps, if enough wait; called when a backward was buffered."""

@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
 #: Buffered commands that trigger a batch.
 BATCH_COMMANDS = 64
+#: The same while no batch is in flight: the server has nothing to do.
+EARLY_COMMANDS = 8
 _BATCH_BYTES = 4 << 20
 # With more batches in flight, more commands are buffered for the next. At this number the client flushes, and may wait.
 _MOST_WAITING = 1024
@@ -175,6 +177,8 @@ class Session:
         self.ids: Iterator[int] = itertools.count(answer.first_id or (answer.writer << _IDS_PER_WRITER) + 1)
         #: Bytes of large commands in the buffer; small ones are not counted.
         self.buffered_bytes = 0
+        #: Number of buffered commands at which `flush_if_full` is called next.
+        self.check_at = EARLY_COMMANDS
         self._writer = answer.writer
         self._next_seq = 1
         self._cancelled = 0  # commands through this seq were cancelled
@@ -238,7 +242,7 @@ class Session:
     def post(self, command: bytes, entry: MemoEntry) -> None:
         """Buffer a framed, quiet command."""
         self.buffer.append((command, entry, False))
-        if len(self.buffer) >= BATCH_COMMANDS:
+        if len(self.buffer) >= self.check_at:
             self.flush_if_full()
 
     def post_op(self, entry: MemoEntry, values: Sequence[wire.Value]) -> None:
@@ -248,7 +252,7 @@ class Session:
             self._prepare(entry, template.op)
         if entry.number:
             self.buffer.append((entry.words(entry.number, *values), entry, True))
-            if len(self.buffer) >= BATCH_COMMANDS:
+            if len(self.buffer) >= self.check_at:
                 self.flush_if_full()
         else:
             self.post(template.fill(values), entry)
@@ -262,13 +266,17 @@ class Session:
             entry.number = number
 
     def flush_if_full(self) -> None:
-        """Send a batch, unless it should grow while others are in flight."""
+        """Send a batch, unless it should grow: while others are in flight, or until a training step ends."""
         waiting = len(self.buffer)
+        self.check_at = waiting + EARLY_COMMANDS
         if self.segments is not None and waiting < _MOST_IN_SEGMENT:
             return
-        if waiting and not waiting % BATCH_COMMANDS and self._step_ends.are_far():
+        if self._step_ends.is_near(self.position()):
+            return
+        if self._step_ends.are_far():
             self._take_arrived()
-        if waiting >= self._enough() and not self._step_ends.is_near(self.position()):
+        is_idle = not self._retransmission.in_flight and self.recorder is None
+        if waiting >= (EARLY_COMMANDS if is_idle else self._enough()):
             self.flush()
 
     def end_step(self) -> None:
@@ -353,6 +361,7 @@ class Session:
                 self.buffer.rotate(-kept)
                 self.buffer.extendleft(reversed(found))
                 self.buffer.rotate(kept)
+                self.check_at = len(self.buffer) + EARLY_COMMANDS
             return self.position()
 
     def position(self) -> int:
@@ -404,6 +413,7 @@ class Session:
         commands = _framed_commands(items)
         records = [record for _, record, _ in items]
         self._taken += len(records)
+        self.check_at = len(self.buffer) + EARLY_COMMANDS
         if len(records) == waiting and releases:
             fitting = min(releases, _MOST_RELEASES, (most_bytes - size) // 8 - _BATCH_HEAD)
             if fitting > 0:

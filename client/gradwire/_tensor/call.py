@@ -25,7 +25,6 @@ from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import WRITING_OPS, MemoEntry, Model, Spec, read_spec
 from gradwire._proxy.results import TENSOR_CLASS, new_result, pack_results, refresh, update_in_place, update_strides
 from gradwire._proxy.shadow_graph import NodeHooks, OpNode
-from gradwire._session.session import BATCH_COMMANDS
 from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import MOST_HALF, MixedListError, Operands, magnitude, write_argument
 from gradwire._tensor.batching import BATCHING, DISPATCH
@@ -170,7 +169,7 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
         buffer.append((entry.words(entry.number, *values, tensor_id), entry, True))
     else:
         session.post_op(entry, [*values, tensor_id])
-    if len(buffer) >= BATCH_COMMANDS:
+    if len(buffer) >= session.check_at:
         session.flush_if_full()
     return made if result is None else pack_results(op, (made,), result)
 
@@ -561,8 +560,16 @@ def _parameters(op: str) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str
     ops: Any = OPS[0]
     name = op[:-1] if op.endswith("_") and not hasattr(ops, op) else op
     function = getattr(ops, name.replace(".", "_"), None)
-    names = () if function is None else tuple(inspect.signature(function).parameters)
+    names = () if function is None else _names_of(function)
     return names, ops.DEFAULTS.get(name, {}), ops.NUMBERS.get(name, frozenset())
+
+
+def _names_of(function: Any) -> tuple[str, ...]:
+    """A function's parameter names. Its code object tells them sooner than its signature, unless it is wrapped."""
+    code = getattr(function, "__code__", None)
+    if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+        return tuple(inspect.signature(function).parameters)
+    return tuple(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
 
 
 def _without_defaults(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> tuple[tuple[Any, ...], _NamedValues]:

@@ -7,6 +7,7 @@ a download writes into the result's memory. The client never holds a tensor twic
 from __future__ import annotations
 
 import contextlib
+import functools
 import queue
 import random
 import secrets
@@ -105,11 +106,16 @@ class Bulk:
         self._transport = transport
         self._session_id = opened.session_id
         self._chunk = opened.limits.chunk_bytes or _CHUNK_BYTES
-        self._shares = may_share(opened)
+        self._opened = opened
         self._rings: dict[str, Any] = {}
         # Freeing a large block raises glibc's mmap threshold. Chunks are then reused from the heap instead of being
         # unmapped and faulted in again. No page of this block is touched.
         np.empty(_KEPT_BYTES, np.uint8)
+
+    @functools.cached_property
+    def _shares(self) -> bool:
+        """Whether transfers go through shared memory. Most sessions never ask."""
+        return may_share(self._opened)
 
     def upload(self, data: memoryview) -> str:
         """Upload bytes and return the transfer's id. Raises GradwireError."""
@@ -118,7 +124,7 @@ class Bulk:
         )
         retries = Retries(self._transport)
         call, received, chunk = self._send, 0, self._chunk
-        if self._shares and data.nbytes >= SHARED_FROM:
+        if data.nbytes >= SHARED_FROM and self._shares:
             with self._fallback_to_chunks():
                 return self._upload_shared(start, data)
             call = self._query_received
@@ -178,7 +184,7 @@ class Bulk:
         """Fetch a transfer's bytes. Raises GradwireError."""
         retries = Retries(self._transport)
         destination = Destination(into)
-        if self._shares and destination.total >= SHARED_FROM:
+        if destination.total >= SHARED_FROM and self._shares:
             with self._fallback_to_chunks():
                 self._download_shared(transfer_id, destination)
         while destination.received < destination.total:

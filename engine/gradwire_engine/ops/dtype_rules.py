@@ -15,7 +15,8 @@ from gradwire_engine.ops.shape_rules import shape_rules
 # Dtype rules by shape rule.
 _BY_SHAPE_RULE = {
     "floats": {
-        "along", "deviation", "dropout", "elementwise_loss", "layer_norm", "linear", "matmul", "pointwise", "reduction",
+        "along", "convolution", "deviation", "dropout", "elementwise_loss", "layer_norm", "linear", "matmul",
+        "pointwise", "reduction",
     },
     "first": {
         "cat", "chunk", "copied", "creation_like", "detach", "diagonal", "drawn", "expand", "flatten", "getitem",
@@ -57,6 +58,7 @@ _UNTOLD = {
 _NODES = {
     "broadcast_to": "ExpandBackward0",
     "chunk": "SplitBackward0",
+    **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "ConvolutionBackward0"),
     "div": "DivBackward0",
     "flatten": "ViewBackward0",
     "layer_norm": "NativeLayerNormBackward0",

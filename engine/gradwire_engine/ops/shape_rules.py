@@ -68,6 +68,7 @@ _RULES = {
     "roll": {"roll"},
     "dropout": {"dropout"},
     "layer_norm": {"layer_norm"},
+    "convolution": {"conv1d", "conv2d", "conv3d"},
     "deviation": {"std", "var"},
     "detach": {"detach"},
     "copied": {"copy_"},

@@ -43,7 +43,14 @@ from gradwire._tensor.shape_rules.elementwise import (
     pointwise,
     reduction,
 )
-from gradwire._tensor.shape_rules.layers import class_loss, elementwise_loss, embedding, embedding_bag, layer_norm
+from gradwire._tensor.shape_rules.layers import (
+    class_loss,
+    convolution,
+    elementwise_loss,
+    embedding,
+    embedding_bag,
+    layer_norm,
+)
 from gradwire._tensor.shape_rules.sizes import Rule, Shapes
 from gradwire._tensor.shape_rules.views import (
     chunk,
@@ -76,6 +83,6 @@ RULES: dict[str, Rule] = {
         identity, permutation, getitem, setitem, select, narrow, reshape, flatten, expand, unsqueeze, squeeze,
         transpose, last_two, permute, unbind, split, chunk, diagonal, matmul, linear, stack, cat, index_select, gather,
         embedding, repeat, pad, topk, sort, roll, dropout, drawn, layer_norm, deviation, detach, copied, converted,
-        elementwise_loss, class_loss, embedding_bag,
+        elementwise_loss, class_loss, embedding_bag, convolution,
     )
 }  # fmt: skip

@@ -39,6 +39,52 @@ def layer_norm(
     return dense(shape)
 
 
+def _per_dimension(value: Any, count: int) -> tuple[int, ...]:
+    """An int, or one for each dimension; empty for another value."""
+    if type(value) is int:
+        return (value,) * count
+    if isinstance(value, (list, tuple)) and len(value) == count and all(type(each) is int for each in value):
+        return tuple(value)
+    return ()
+
+
+def convolution(
+    op: str,
+    input: Any,
+    weight: Any = None,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: Any = 1,
+    *args: Any,
+    **named: Any,
+) -> Shapes:
+    """conv1d, conv2d and conv3d of a batch."""
+    if not isinstance(input, Handle) or not isinstance(weight, Handle) or args or named:
+        return None
+    images, kernels = input._spec.shape, weight._spec.shape
+    rank = int(op[len("conv")])
+    if not len(images) == len(kernels) == rank + 2 or 0 in (*images, *kernels):
+        return None
+    if input._spec.strides or weight._spec.strides or not input._spec.dtype.is_floating_point:
+        return None
+    if type(groups) is not int or groups < 1 or kernels[0] % groups or images[1] != kernels[1] * groups:
+        return None
+    if bias is not None and (not isinstance(bias, Handle) or tuple(bias._spec.shape) != kernels[:1]):
+        return None
+    steps, pads, gaps = (_per_dimension(each, rank) for each in (stride, padding, dilation))
+    if not (steps and pads and gaps) or min(steps) < 1 or min(pads) < 0 or min(gaps) < 1:
+        return None
+    free = [
+        size + 2 * pad - gap * (kernel - 1) - 1
+        for size, pad, gap, kernel in zip(images[2:], pads, gaps, kernels[2:], strict=True)
+    ]
+    if min(free) < 0:
+        return None
+    return dense((images[0], kernels[0], *[room // step + 1 for room, step in zip(free, steps, strict=True)]))
+
+
 def _is_reduced(reduction: Any, old: tuple[Any, ...]) -> bool:
     return type(reduction) is str and reduction in ("mean", "sum") and all(each is None for each in old)
 
