@@ -6,6 +6,7 @@ with `gradwire` the one for gradwire. It reads a JSON string on each line, a pro
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -110,7 +111,7 @@ def _import(library: str) -> None:
     """Import the library, under the name `torch`, and what programs commonly use of it.
 
     What PyTorch imports with itself is imported for both: its modules that gradwire imports when they are first used,
-    and NumPy's random numbers.
+    and NumPy's random numbers. The objects that imports leave are collected before the programs begin, too.
     """
     if library == "gradwire":
         import gradwire
@@ -134,6 +135,7 @@ def _import(library: str) -> None:
         importlib.import_module("grpc._channel")  # which a session's first call imports
     if library == "torch":
         torch.optim.SGD([torch.zeros(1, requires_grad=True)])  # imports what every optimizer of PyTorch's imports
+    gc.collect()
 
 
 def main() -> None:
