@@ -132,6 +132,25 @@ class FunctionCtx:
         self.materialize_grads = bool(value)
 
 
+class BackwardCFunction(FunctionCtx):
+    """The context of one call, which stands for the call's node, too (torch.autograd.function.BackwardCFunction)."""
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__()
+        self._name = name
+
+    def name(self) -> str:
+        """The name of the function's node."""
+        return self._name
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """The nodes that receive the node's gradients; none before forward has ended, and without a result."""
+        output = self._output()
+        node = None if output is None else output.grad_fn
+        return () if node is None else node.next_functions
+
+
 class Function:
     """Subclass it with static methods `forward` and `backward`, and call `apply` (torch.autograd.Function).
 
@@ -239,14 +258,14 @@ class Function:
         result = with_tangents(cls, outer, args, cls._call_below)
         if cls.setup_context is Function.setup_context:
             return result, None, ()
-        ctx = FunctionCtx()
+        ctx = BackwardCFunction(f"{cls.__name__}Backward")
         cls.setup_context(ctx, args, result)
         return result, ctx, ctx._for_jvp
 
     @classmethod
     def _apply(cls, args: tuple[Any, ...]) -> tuple[Any, FunctionCtx, tuple[Any, ...]]:
         """Call the function on complete arguments without tangents: result, ctx and what it saved for jvp."""
-        ctx = FunctionCtx()
+        ctx = BackwardCFunction(f"{cls.__name__}Backward")
         in_two = cls.setup_context is not Function.setup_context
         _refuse_sparse(cls, args)
         tensors = [each if isinstance(each, Handle) else None for each in args]
