@@ -134,28 +134,10 @@ def _tell(
     tensors: list[Any] = []
     for part in parts:
         whole = part.unpacked(node, [next(left)]) if isinstance(part, Packed) else part
-        made = None if whole is None else whole.tensor(node, name)
-        if made is not None and isinstance(part, Saved) and part.output < 0:
-            made = _named(session, made)
-        tensors.append(made)
+        tensors.append(None if whole is None else whole.tensor(node, name))
     session.check_room(len(tensors))
     for tensor in tensors if answer is not None else ():
         _show(session, answer, tensor)  # type: ignore[arg-type]
-
-
-def _named(session: "Session", saved: Tensor) -> Tensor:
-    """The session's tensor that an op's saved input is: the same array at the same place of the graph; else the input.
-
-    PyTorch shows the program's own tensor, too. An op's result is another tensor there, so as to make no cycle.
-    """
-    if saved in session.names or saved.node is None:
-        return saved
-    same = (
-        each
-        for each in session.names
-        if each.array is saved.array and each.node is saved.node and each.index == saved.index
-    )
-    return next((each for each in same if type(each) is Tensor), saved)
 
 
 def _show(session: "Session", answer: hooks_pb2.SavedValueResponse, tensor: Tensor | None) -> None:
