@@ -170,6 +170,10 @@ REQUESTS: dict[str, Make] = {
         h.SavedValueRequest(session_id=v.session, node=v.node, name="self"),
         h.SavedValueRequest(session_id=v.session, tensor=v.tensor, name="self", pack=[v.hook], recomputed=v.hook),
     ],
+    "SetCounters": lambda v: [
+        c.SetCountersRequest(session_id=v.session, tensor=v.tensor, version=3),
+        c.SetCountersRequest(session_id=v.session, node=v.node, sequence=3),
+    ],
     "Cancel": lambda v: [
         s.CancelRequest(session_id=v.session), s.CancelRequest(session_id=v.session, writer=1, through_seq=9)
     ],

@@ -301,6 +301,16 @@ def set_data(target: Tensor, source: Tensor) -> None:
     target.storage.version = version
 
 
+def set_version(target: Tensor, version: int) -> None:
+    """Let the tensor's bytes count as changed that often. Backward then trusts values that were saved at that version.
+
+    Raises EngineError: RUNTIME for an inference tensor, which counts no versions.
+    """
+    if target.storage.inference:
+        raise EngineError(Reason.RUNTIME, "Inference tensors do not track version counter.")
+    target.storage.version = version
+
+
 def borrowed(storage: Storage) -> Storage:
     """Storage with its own version counter, for bytes that another storage counts."""
     made = InferenceStorage if storage.inference else Storage

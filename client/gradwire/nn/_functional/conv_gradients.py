@@ -62,7 +62,9 @@ def _function(dims: int, by_input: bool) -> Callable[..., Tensor]:
             dilation: Any = 1,
             groups: int = 1,
         ) -> Any:
-            return _differentiated(convolution, True, input_size, weight, grad_output, stride, padding, dilation, groups)
+            return _differentiated(
+                convolution, True, input_size, weight, grad_output, stride, padding, dilation, groups
+            )
 
         return conv_input
 
