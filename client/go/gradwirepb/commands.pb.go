@@ -1348,7 +1348,8 @@ func (x *SetDataResponse) GetTensor() *TensorSpec {
 	return nil
 }
 
-// Tells or sets two numbers that backward compares: how often a tensor was changed in place, and when a node was made.
+// Tells or sets two numbers that backward compares. One says how often a tensor was changed in place. The other says when
+// a node was made.
 type SetCountersRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.

@@ -65,7 +65,7 @@ def _fill(session: Session, message: commands_pb2.GraphNode, node: AnyNode, with
 def set_counters(
     session: Session, request: commands_pb2.SetCountersRequest, answer: commands_pb2.SetCountersResponse | None
 ) -> None:
-    """Set a tensor's version or a node's sequence number, and tell both. Raises Refusal: ARGUMENT_VALUE; EngineError."""
+    """Set a tensor's version or a node's sequence number, and tell both. Raises Refusal, EngineError."""
     target = session.tensor(request.tensor)
     named = request.node or request.HasField("sequence") or target.grad_fn is not None
     node = node_behind(session, target, request.node) if named else None

@@ -77,7 +77,8 @@ def _function(dims: int, by_input: bool) -> Callable[..., Tensor]:
         dilation: Any = 1,
         groups: int = 1,
     ) -> Any:
-        return _differentiated(convolution, False, weight_size, input, grad_output, stride, padding, dilation, groups)
+        how = (stride, padding, dilation, groups)
+        return _differentiated(convolution, False, weight_size, input, grad_output, *how)
 
     return conv_weight
 

@@ -1275,7 +1275,8 @@ pub struct SetDataResponse {
     #[prost(message, optional, tag = "1")]
     pub tensor: ::core::option::Option<TensorSpec>,
 }
-/// Tells or sets two numbers that backward compares: how often a tensor was changed in place, and when a node was made.
+/// Tells or sets two numbers that backward compares. One says how often a tensor was changed in place. The other says when
+/// a node was made.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct SetCountersRequest {
     /// The session.

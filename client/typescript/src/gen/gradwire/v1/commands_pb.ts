@@ -774,7 +774,8 @@ export const SetDataResponseSchema: GenMessage<SetDataResponse> = /*@__PURE__*/
   messageDesc(file_gradwire_v1_commands, 17);
 
 /**
- * Tells or sets two numbers that backward compares: how often a tensor was changed in place, and when a node was made.
+ * Tells or sets two numbers that backward compares. One says how often a tensor was changed in place. The other says when
+ * a node was made.
  *
  * @generated from message gradwire.v1.SetCountersRequest
  */
