@@ -151,3 +151,31 @@ def a_value_restored_is_still_another_version(torch):
     except RuntimeError:
         return "refused", y._version
     return "allowed"
+
+
+@refused(RuntimeError, "Trying to use a saved tensor that has been detached in-place")
+def an_input_that_left_the_graph_is_refused(torch):
+    a = leaf(torch).clone()
+    b = a.sin()
+    a.detach_()
+    b.sum().backward()
+
+
+@refused(RuntimeError, "Trying to use a saved tensor that has been detached in-place")
+def one_of_several_results_that_left_the_graph(torch):
+    variance, mean = torch.var_mean(leaf(torch) * 2)
+    product = variance * mean
+    mean.detach_()
+    product.backward()
+
+
+def what_left_the_graph_may_have_been_saved_otherwise(torch):
+    x = leaf(torch)
+    a = x * 2
+    result, summand, view = a.exp(), a + 1, a.view(-1).sin()
+    factor = a * 3
+    kept = result * 1
+    result.detach_()
+    a.detach_()
+    (kept + summand + view + factor).sum().backward()
+    return x.grad
