@@ -85,8 +85,13 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
 
 
 def _laid_out_alike(tensor: Tensor, tangent: Tensor) -> bool:
-    """Whether a tangent has a tensor's strides, and as much memory unless one is batched. PyTorch copies others."""
+    """Whether a tangent has a tensor's strides, and as much memory unless one is batched. PyTorch copies others.
+
+    It copies one of which another conjugation or negation is pending, too.
+    """
     if tangent._spec.strides != tensor._spec.strides:
+        return False
+    if tangent.is_conj() is not tensor.is_conj() or tangent.is_neg() is not tensor.is_neg():
         return False
     batched = any(unbatched(each) is not each for each in (tensor, tangent))
     return batched or tangent.storage().size() == tensor.storage().size()
