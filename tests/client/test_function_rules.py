@@ -236,3 +236,41 @@ def test_forward_mode_refuses_a_formula_that_there_is_not():
             t.igamma(x, x)
 
     same_refusal(case)
+
+
+@pytest.mark.parametrize("differentiable", [False, True])
+def test_an_input_of_a_class_of_ones_own_that_is_returned_keeps_its_class(differentiable):
+    def returned(t):
+        class Plain(t.Tensor):
+            pass
+
+        class Overriding(t.Tensor):
+            def __init__(self, data):
+                super().__init__()
+                self.held = data
+
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                args = tuple(each.held if isinstance(each, cls) else each for each in args)
+                made = func(*args, **(kwargs or {}))
+                return cls(made) if isinstance(made, t.Tensor) else made
+
+        class Same(t.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * 3
+
+        x = t.ones(2).as_subclass(Plain).requires_grad_(differentiable)
+        y = Same.apply(x)
+        over = Same.apply(Overriding(t.ones(2)))
+        parameter = Same.apply(t.nn.Parameter(t.ones(2)))
+        if differentiable:
+            y.sum().backward()
+        gradient = x.grad.tolist() if differentiable else None
+        return type(y).__name__, y is x, gradient, type(over).__name__, over.held.tolist(), type(parameter).__name__
+
+    agree(returned)

@@ -31,6 +31,10 @@ _NAMESPACED = ("AccumulateGrad", "CopyBackwards", "CopySlices", "NotImplemented"
 class Node:
     """A node of the reverse graph (torch.autograd.graph.Node). Nodes are equal if their server ids are equal."""
 
+    #: Of a sparse result's node: the number of its stored elements, what makes such a tensor of values, and whether
+    #: the second operand was sparse, too.
+    stored: tuple[int, Callable[[Any], Any], bool] | None = None
+
     def __init__(self, name: str, root: Handle, node_id: int = 0) -> None:
         self._name = name
         # The tensor keeps the node alive on the server. Id 0 means the tensor's own node.
@@ -110,7 +114,7 @@ class Node:
         """
         found = None
         if name.startswith("_saved_"):
-            found = saved_value(self, name.removeprefix("_saved_"))
+            found = self._at_its_places(name, saved_value(self, name.removeprefix("_saved_")))
         elif name.startswith("_raw_saved_"):
             key = name.removeprefix("_raw_saved_")
             found = raw_saved_value(self, "saved_tensors" if key == "tensors" else key)
@@ -121,6 +125,14 @@ class Node:
         if found is None:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name)
         return found
+
+    def _at_its_places(self, name: str, value: Any) -> Any:
+        """A saved value, as a sparse tensor if it is that: one that was an operand or the result of a sparse op."""
+        if self.stored is None or not isinstance(value, Handle):
+            return value
+        count, make, both = self.stored
+        known = name in ("_saved_self", "_saved_result") or (both and name == "_saved_other")
+        return make(value) if known and value._spec.shape[:1] == (count,) else value
 
     def _root_id(self) -> int:
         """The id of the root tensor's own node, if it is known."""

@@ -325,10 +325,21 @@ def _separate(results: list[Any], tensors: Sequence[Any], ctx: FunctionCtx) -> l
     """The results. A view replaces an input that is returned unchanged: a view can have a separate history."""
     inputs = {id(each) for each in tensors if each is not None} - {id(each) for each in ctx._dirty}
     with _unrecorded():
-        made = [each.view_as(each) if id(each) in inputs else each for each in results]
+        made = [_view_of(each) if id(each) in inputs else each for each in results]
     replaced = {id(old): new for old, new in zip(results, made, strict=True) if old is not new}
     ctx._constant = tuple(replaced.get(id(each), each) for each in ctx._constant)
     return made
+
+
+def _view_of(returned: Any) -> Any:
+    """A view of an input that is returned as it is. One of a program's own class keeps the class, or overrides this."""
+    kind = type(returned)
+    if kind.__module__.partition(".")[0] == "gradwire":
+        return returned.view_as(returned)
+    override = getattr(kind, "__torch_function__", None)
+    if override is not None and override is not getattr(Tensor, "__torch_function__", None):
+        return override(Tensor.view_as, (kind,), (returned, returned), {})
+    return returned.view_as(returned)._as_subclass(kind)
 
 
 def _refuse_sparse(cls: type[Function], values: Sequence[Any], always: bool = False) -> None:
