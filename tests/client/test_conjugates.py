@@ -128,3 +128,15 @@ def test_tangents_with_other_bits_are_copied():
         return found
 
     agree(copied)
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_a_compiled_function_that_changes_the_source_is_noticed(captured):
+    x = matrix(gradwire)
+    step = gradwire.compile((lambda: x.mul_(2)) if captured else (lambda z: z.mul_(2)))
+    for runs in range(4):
+        c = x.conj() if runs else None
+        step(*(() if captured else (x,)))
+        if c is not None:
+            with pytest.raises(GradwireNotImplementedError, match="conj_physical"):
+                c + 1

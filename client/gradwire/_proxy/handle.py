@@ -51,11 +51,11 @@ class StorageState:
         self.conjugate = self.stale = False
         self.mirrors: list[weakref.ref[StorageState]] | None = None
 
-    def written(self) -> None:
-        """Note an in-place change of values."""
-        self.version += 1
-        self.changes += 1
-        if self.mirrors is not None:
+    def written(self, versions: int = 1, changes: int = 1) -> None:
+        """Note in-place changes of values, or of flags: then `versions` is 0."""
+        self.version += versions
+        self.changes += changes
+        if versions and self.mirrors is not None:
             self._outdate_mirrors()
 
     def _outdate_mirrors(self) -> None:
