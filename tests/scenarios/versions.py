@@ -1,6 +1,6 @@
 """Saved values that were changed later: detected where backward needs them, and only there."""
 
-from tests.scenarios.kit import leaf, refused
+from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused
 
 
 @refused(
@@ -179,3 +179,24 @@ def what_left_the_graph_may_have_been_saved_otherwise(torch):
     a.detach_()
     (kept + summand + view + factor).sum().backward()
     return x.grad
+
+
+@over_the_wire_only(Client.VERSIONS)
+def other_data_keep_the_version_that_views_share(torch):
+    x = torch.ones(1, 2)
+    x.add_(1).add_(1)
+    view, alias = x[:], x.detach()
+    view.add_(1)
+    found = [x._version, view._version]
+    x.data = torch.ones(2, 3)
+    for change in (x, view, alias, x, x[0]):
+        found += [each._version for each in (x, view, alias, x.view(-1))]
+        change.add_(1)
+    x.data = torch.ones(4)
+    view.mul_(2)
+    found += [each._version for each in (x, view, alias)]
+    alone = torch.ones(2)
+    alone.add_(1)
+    alone.data = torch.ones(3)
+    alone.add_(1)
+    return found, alone._version, x, view

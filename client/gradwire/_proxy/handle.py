@@ -38,9 +38,22 @@ class StorageState:
     `dual` says that a tensor of the storage has or had a tangent. After an in-place change only the server knows whose.
     `mirrors` are storages that hold copies of the values, conjugated or negated, where PyTorch has views: a change of
     one makes the others `stale`. `conjugate` says that this one's values are conjugates.
+    `parted` is set after one of its tensors was given other memory, which goes on sharing the version: what to add to
+    `version` for the tensors' own.
     """
 
-    __slots__ = ("__weakref__", "changes", "conjugate", "dual", "left", "mirrors", "owner", "stale", "version")
+    __slots__ = (
+        "__weakref__",
+        "changes",
+        "conjugate",
+        "dual",
+        "left",
+        "mirrors",
+        "owner",
+        "parted",
+        "stale",
+        "version",
+    )
 
     def __init__(self, owner: Spec | None = None) -> None:
         self.changes = 0
@@ -49,6 +62,7 @@ class StorageState:
         self.left = False
         self.version = 0
         self.conjugate = self.stale = False
+        self.parted: int | None = None
         self.mirrors: list[weakref.ref[StorageState]] | None = None
 
     def written(self, versions: int = 1, changes: int = 1) -> None:

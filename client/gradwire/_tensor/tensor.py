@@ -47,7 +47,7 @@ from gradwire._tensor.composed import Composed
 from gradwire._tensor.conjugates import Conjugates
 from gradwire._tensor.draws import Draws
 from gradwire._tensor.in_place import refuse_origin
-from gradwire._tensor.in_place_views import InPlaceViews
+from gradwire._tensor.in_place_views import InPlaceViews, is_shared
 from gradwire._tensor.indexing import Index, as_operand, make_index
 from gradwire._tensor.operators import Operators
 from gradwire._tensor.ops import TensorMethods
@@ -280,7 +280,9 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         """Number of in-place changes of its bytes; views and detached tensors share the count."""
         if self._spec.inference:
             raise refuse("Inference tensors do not track version counter.")
-        return int(self._described().version)
+        told = int(self._described().version)
+        storage = self._storage
+        return told if storage is None or storage.parted is None else storage.version + storage.parted
 
     @property
     def _base(self) -> Tensor | None:
@@ -499,6 +501,9 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
             raise GradwireTypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
         if self._fresh().requires_grad and not (value.is_floating_point() or value.is_complex()):
             raise refuse("data set to a tensor that requires gradients must be floating point or complex dtype")
+        shared, storage = is_shared(self), self._storage  # in this order: the name is a reference, too
+        if shared and storage is not None and storage.parted is None and not self._spec.inference:
+            storage.parted = self._version - storage.version
         self._spec = commands.set_data(self, value)
         # The version stays the tensor's own; the memory is the other's.
         self.__dict__["_memory"] = memory_of(value)
