@@ -277,6 +277,7 @@ def test_the_variable_of_a_node_outlives_the_programs_tensor(session: gradwire.S
         assert leaf.grad.tolist() == [2.0 * times] * 3
 
 
+@pytest.mark.usefixtures("session")
 def test_saved_values_of_sparse_results_are_sparse() -> None:
     def shown(torch: Any) -> Any:
         found = []
