@@ -174,9 +174,10 @@ _NAMES = {
         "svd_lowrank triangular_solve"
     ),
     "_functions.functions": (
-        "atleast_1d atleast_2d atleast_3d dsplit einsum get_device hsplit is_complex is_conj is_floating_point "
-        "is_inference is_neg is_nonzero is_same_size is_signed is_storage nonzero numel repeat_interleave "
-        "resolve_neg result_type set_flush_denormal tensor_split tensordot typename vsplit where"
+        "atleast_1d atleast_2d atleast_3d conj dsplit einsum get_device hsplit imag is_complex is_conj "
+        "is_floating_point is_inference is_neg is_nonzero is_same_size is_signed is_storage nonzero numel "
+        "repeat_interleave resolve_conj resolve_neg result_type set_flush_denormal tensor_split tensordot typename "
+        "vsplit where"
     ),
     "nn.functional": (
         "adaptive_avg_pool1d alpha_dropout avg_pool1d bilinear celu_ channel_shuffle conv1d conv2d conv3d "

@@ -316,3 +316,65 @@ def test_spaced_numbers_of_narrow_dtypes_are_pytorchs(name, ends, dtype):
 def test_spaced_halves_have_pytorchs_last_digits(dtype, steps):
     start, end = RNG.normal(size=2) * 10
     agree(lambda t: t.linspace(start, end, steps, dtype=getattr(t, dtype)))
+
+
+CONVOLUTIONS = [
+    # dims, transposed, stride, padding, dilation, output padding, groups
+    (1, False, [2], [1], [1], [0], 1),
+    (2, False, [1], [0], [1], [0], 2),
+    (2, True, [2, 1], [1, 0], [1, 1], [1, 0], 2),
+    (3, False, [1, 2, 1], [1, 1, 0], [1, 1, 2], [0, 0, 0], 1),
+    (1, True, [3], [1], [2], [2], 1),
+]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+@pytest.mark.parametrize("mask", [(True, True, True), (False, True, False), (True, False, True)], ids=str)
+def test_convolution_backward_is_atens(case, mask):
+    dims, transposed, stride, padding, dilation, output_padding, groups = case
+    given = RNG.standard_normal((2, 4, *[5] * dims))
+    weights = RNG.standard_normal((4, 6 // groups, *[3] * dims) if transposed else (6, 4 // groups, *[3] * dims))
+    how = (stride, padding, dilation, transposed, output_padding, groups)
+    sizes = torch.convolution(torch.tensor(given), torch.tensor(weights), None, *how).shape
+    gradients = RNG.standard_normal(tuple(sizes))
+
+    def computed(t):
+        x, weight, grad = (t.tensor(each, requires_grad=True) for each in (given, weights, gradients))
+        made = t.ops.aten.convolution_backward(grad, x, weight, [6], *how, list(mask))
+        sum(each.pow(2).sum() for each in made if each is not None).backward()
+        results = (*made, x.grad, weight.grad, grad.grad)
+        return [None if each is None else each.detach().round(decimals=6).add(0.0) for each in results]
+
+    agree(computed)
+
+
+def test_zeros_that_are_laid_out_as_another_tensor():
+    def made(t):
+        grounds = [t.ones(2, 3, 4).transpose(0, 1), t.ones(5)[1:4], t.ones(2, 2, dtype=t.float64), t.tensor(1.0)]
+        found = []
+        for each in grounds:
+            for count in range(3):
+                zeros = t.ops.aten._new_zeros_with_same_feature_meta(t.ones(3, 2, 4), each, self_num_batch_dims=count)
+                found.append((zeros, zeros.stride(), zeros.storage_offset(), len(zeros.untyped_storage())))
+        return found
+
+    agree(made)
+
+
+def test_cached_tensors_are_known_while_they_count():
+    def told(t):
+        one, other = t.ones(2), t.ones(2)
+        found = [t._C._is_cached_tensor(one)]
+        t._C._set_cached_tensors_enabled(True)
+        try:
+            t._C._add_cached_tensor(one)
+            t._C._add_cached_tensor(one)
+            found += [t._C._is_cached_tensor(each) for each in (one, other, one.detach())]
+            t._C._remove_cached_tensor(one)
+            found.append(t._C._is_cached_tensor(one))
+        finally:
+            t._C._set_cached_tensors_enabled(False)
+        return found
+
+    agree(told)
+    refuse(lambda t: t._C._add_cached_tensor(t.ones(1)), RuntimeError, "not enabled")

@@ -236,3 +236,68 @@ def test_forward_mode_refuses_a_formula_that_there_is_not():
             t.igamma(x, x)
 
     same_refusal(case)
+
+
+@pytest.mark.parametrize("differentiable", [False, True])
+def test_an_input_of_a_class_of_ones_own_that_is_returned_keeps_its_class(differentiable):
+    def returned(t):
+        class Plain(t.Tensor):
+            pass
+
+        class Overriding(t.Tensor):
+            def __init__(self, data):
+                super().__init__()
+                self.held = data
+
+            @classmethod
+            def __torch_function__(cls, func, types, args=(), kwargs=None):
+                args = tuple(each.held if isinstance(each, cls) else each for each in args)
+                made = func(*args, **(kwargs or {}))
+                return cls(made) if isinstance(made, t.Tensor) else made
+
+        class Same(t.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * 3
+
+        x = t.ones(2).as_subclass(Plain).requires_grad_(differentiable)
+        y = Same.apply(x)
+        over = Same.apply(Overriding(t.ones(2)))
+        parameter = Same.apply(t.nn.Parameter(t.ones(2)))
+        if differentiable:
+            y.sum().backward()
+        gradient = x.grad.tolist() if differentiable else None
+        return type(y).__name__, y is x, gradient, type(over).__name__, over.held.tolist(), type(parameter).__name__
+
+    agree(returned)
+
+
+@pytest.mark.parametrize("how", ["as it is", "view", "new"])
+def test_jvp_gets_the_tangent_itself_and_unpacking_gives_back_what_it_made(how):
+    def unpacked(t):
+        kept = []
+
+        class Fn(t.autograd.Function):
+            @staticmethod
+            def forward(ctx, x, y):
+                return x + y, x.view_as(x) if how == "view" else x * 2
+
+            @staticmethod
+            def jvp(ctx, dx, dy):
+                kept.extend([dx, dy, dx + dy, dx.view_as(dx) if how == "view" else dx * 2])
+                return kept[2], kept[3]
+
+        x, y = t.ones(2, dtype=t.float64), t.ones(2, dtype=t.float64)
+        v, w = t.full((2,), 3.0, dtype=t.float64), t.ones(2, 2, dtype=t.float64)[:, 0]
+        forward_ad = t.autograd.forward_ad
+        with forward_ad.dual_level():
+            made = Fn.apply(forward_ad.make_dual(x, v), y if how == "as it is" else forward_ad.make_dual(y, w))
+            tangents = [forward_ad.unpack_dual(each).tangent for each in made]
+            same = [one is other for one, other in zip([*tangents, v, w], [*kept[2:], *kept[:2]], strict=True)]
+            return same, tangents[1]._base is v, [each.tolist() for each in tangents]
+
+    agree(unpacked)

@@ -194,3 +194,18 @@ def test_modules_change_type_and_lose_values():
         return str(net[0].weight.dtype), repr(net), empty.weight.shape, empty.weight.requires_grad
 
     agree(told)
+
+
+def test_embedding_bag_with_the_table_first():
+    def bags(t):
+        table = t.tensor(_TABLE, requires_grad=True)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            made = t.nn.functional.embedding_bag(table, t.tensor([1, 2, 1, 0]), t.tensor([0, 3]), mode="sum")
+        made.square().sum().backward()
+        return made.detach(), table.grad, any("Argument order" in str(each.message) for each in caught)
+
+    agree(bags)
+
+
+_TABLE = [[1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]]

@@ -275,3 +275,31 @@ def test_the_variable_of_a_node_outlives_the_programs_tensor(session: gradwire.S
     for times in (1, 2):
         z.backward(retain_graph=True)
         assert leaf.grad.tolist() == [2.0 * times] * 3
+
+
+@pytest.mark.usefixtures("session")
+def test_saved_values_of_sparse_results_are_sparse() -> None:
+    def shown(torch: Any) -> Any:
+        found = []
+        places = torch.tensor([[0, 1, 1], [2, 0, 1]])
+
+        def note(tensor: Any) -> None:
+            found.append((str(tensor.layout).rpartition(".")[2], tensor.detach().to_dense()))
+
+        for inside in (False, True):
+            a = torch.sparse_coo_tensor(places, torch.tensor([1.0, 2.0, 3.0]), (3, 3)).coalesce().requires_grad_()
+            twice = torch.sparse_coo_tensor(torch.tensor([[1, 1]]), torch.tensor([1.0, 1.0]), requires_grad=True)
+            with save_on_cpu_of(torch) if inside else torch.enable_grad():
+                for made in (a * a, twice * twice):
+                    note(made.grad_fn._saved_self)
+                    note(made.grad_fn._saved_other)
+                    made.to_dense().sum().backward()
+                note(a.sin().grad_fn._saved_self)
+            note(a.grad)
+            note(twice.grad)
+        return found
+
+    def save_on_cpu_of(torch: Any) -> Any:
+        return torch.autograd.graph.save_on_cpu()
+
+    agree(shown)

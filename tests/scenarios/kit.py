@@ -22,6 +22,7 @@ class Client(Enum):
     ANOMALY = "anomaly mode's flags and warnings"
     BATCHES = "is_grads_batched, one pass per element"
     SAVED = "save_on_cpu and disable_saved_tensors_hooks"
+    PASSES = "questions about the backward under way, and numbers that order it"
     INDEXING = "lists as indices, which become tensors"
 
 

@@ -1,6 +1,6 @@
 """Saved values that were changed later: detected where backward needs them, and only there."""
 
-from tests.scenarios.kit import leaf, refused
+from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused
 
 
 @refused(
@@ -151,3 +151,52 @@ def a_value_restored_is_still_another_version(torch):
     except RuntimeError:
         return "refused", y._version
     return "allowed"
+
+
+@refused(RuntimeError, "Trying to use a saved tensor that has been detached in-place")
+def an_input_that_left_the_graph_is_refused(torch):
+    a = leaf(torch).clone()
+    b = a.sin()
+    a.detach_()
+    b.sum().backward()
+
+
+@refused(RuntimeError, "Trying to use a saved tensor that has been detached in-place")
+def one_of_several_results_that_left_the_graph(torch):
+    variance, mean = torch.var_mean(leaf(torch) * 2)
+    product = variance * mean
+    mean.detach_()
+    product.backward()
+
+
+def what_left_the_graph_may_have_been_saved_otherwise(torch):
+    x = leaf(torch)
+    a = x * 2
+    result, summand, view = a.exp(), a + 1, a.view(-1).sin()
+    factor = a * 3
+    kept = result * 1
+    result.detach_()
+    a.detach_()
+    (kept + summand + view + factor).sum().backward()
+    return x.grad
+
+
+@over_the_wire_only(Client.VERSIONS)
+def other_data_keep_the_version_that_views_share(torch):
+    x = torch.ones(1, 2)
+    x.add_(1).add_(1)
+    view, alias = x[:], x.detach()
+    view.add_(1)
+    found = [x._version, view._version]
+    x.data = torch.ones(2, 3)
+    for change in (x, view, alias, x, x[0]):
+        found += [each._version for each in (x, view, alias, x.view(-1))]
+        change.add_(1)
+    x.data = torch.ones(4)
+    view.mul_(2)
+    found += [each._version for each in (x, view, alias)]
+    alone = torch.ones(2)
+    alone.add_(1)
+    alone.data = torch.ones(3)
+    alone.add_(1)
+    return found, alone._version, x, view

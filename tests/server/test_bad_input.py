@@ -76,6 +76,7 @@ REQUESTS: dict[str, Any] = {
     "PackSaved": hooks_pb2.PackSavedRequest(),
     "Collective": g.CollectiveRequest(kind=g.COLLECTIVE_KIND_BARRIER, group="g"),
     "SavedValue": hooks_pb2.SavedValueRequest(),
+    "SetCounters": c.SetCountersRequest(),
     "SaveSession": snapshots_pb2.SaveSessionRequest(),
     "SaveFile": files_pb2.SaveFileRequest(name="one"),
     "LoadFile": files_pb2.LoadFileRequest(name="one"),

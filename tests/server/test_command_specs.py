@@ -117,6 +117,7 @@ REQUESTS: dict[str, Message] = {
     "name_edge": h.NameEdgeRequest(tensor=SQUARE, edge=NEW),
     "pack_saved": h.PackSavedRequest(number=NEW, step=h.PACK_STEP_BEGIN),
     "saved_value": h.SavedValueRequest(tensor=OUTER, name="self"),
+    "set_counters": c.SetCountersRequest(tensor=SQUARE, version=3, sequence=7),
     "collective": g.CollectiveRequest(
         kind=g.COLLECTIVE_KIND_ALL_REDUCE, group="alone", op=g.REDUCE_OP_SUM, inputs=[PLAIN]
     ),

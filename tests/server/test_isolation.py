@@ -170,6 +170,10 @@ REQUESTS: dict[str, Make] = {
         h.SavedValueRequest(session_id=v.session, node=v.node, name="self"),
         h.SavedValueRequest(session_id=v.session, tensor=v.tensor, name="self", pack=[v.hook], recomputed=v.hook),
     ],
+    "SetCounters": lambda v: [
+        c.SetCountersRequest(session_id=v.session, tensor=v.tensor, version=3),
+        c.SetCountersRequest(session_id=v.session, node=v.node, sequence=3),
+    ],
     "Cancel": lambda v: [
         s.CancelRequest(session_id=v.session), s.CancelRequest(session_id=v.session, writer=1, through_seq=9)
     ],
@@ -202,8 +206,8 @@ OWN = {
     "acknowledged_seq", "after", "any_peer", "attempt", "client", "count", "device", "device_type", "epoch", "first",
     "first_seq", "gang", "gang_size", "grace_ms", "key", "known_hash", "lease_ms", "max_protocol", "min_protocol",
     "moved", "nonce", "numbers", "offset", "op", "page_size", "peer", "prefix", "program", "rank", "repeat", "seed",
-    "size", "sliced", "state", "string", "tag", "through_seq", "timeout_ms", "total_bytes", "traceparent", "ttl_ms",
-    "value", "words", "writer",
+    "sequence", "size", "sliced", "state", "string", "tag", "through_seq", "timeout_ms", "total_bytes", "traceparent",
+    "ttl_ms", "value", "version", "words", "writer",
 }  # fmt: skip
 _NAMING = {
     FieldDescriptor.TYPE_STRING, FieldDescriptor.TYPE_BYTES, FieldDescriptor.TYPE_FIXED64, FieldDescriptor.TYPE_UINT64,

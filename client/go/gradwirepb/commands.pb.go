@@ -1348,6 +1348,155 @@ func (x *SetDataResponse) GetTensor() *TensorSpec {
 	return nil
 }
 
+// Tells or sets two numbers that backward compares. One says how often a tensor was changed in place. The other says when
+// a node was made.
+type SetCountersRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// A string chosen by the client, so a retry is applied once. Empty gives no such guarantee.
+	RequestId string `protobuf:"bytes,2,opt,name=request_id,json=requestId,proto3" json:"request_id,omitempty"`
+	// The tensor.
+	Tensor uint64 `protobuf:"fixed64,3,opt,name=tensor,proto3" json:"tensor,omitempty"`
+	// A node behind it: GraphNode.id. 0 is the node that made the tensor.
+	Node uint64 `protobuf:"varint,4,opt,name=node,proto3" json:"node,omitempty"`
+	// How often the tensor counts as changed from now on. Backward then accepts saved values of that version, whatever
+	// the tensor holds by now.
+	Version *uint64 `protobuf:"varint,5,opt,name=version,proto3,oneof" json:"version,omitempty"`
+	// When the node counts as made, below 2^62. Of the nodes that are ready, backward visits the one with the largest
+	// number first.
+	Sequence      *uint64 `protobuf:"varint,6,opt,name=sequence,proto3,oneof" json:"sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetCountersRequest) Reset() {
+	*x = SetCountersRequest{}
+	mi := &file_gradwire_v1_commands_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetCountersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetCountersRequest) ProtoMessage() {}
+
+func (x *SetCountersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_gradwire_v1_commands_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetCountersRequest.ProtoReflect.Descriptor instead.
+func (*SetCountersRequest) Descriptor() ([]byte, []int) {
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SetCountersRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *SetCountersRequest) GetRequestId() string {
+	if x != nil {
+		return x.RequestId
+	}
+	return ""
+}
+
+func (x *SetCountersRequest) GetTensor() uint64 {
+	if x != nil {
+		return x.Tensor
+	}
+	return 0
+}
+
+func (x *SetCountersRequest) GetNode() uint64 {
+	if x != nil {
+		return x.Node
+	}
+	return 0
+}
+
+func (x *SetCountersRequest) GetVersion() uint64 {
+	if x != nil && x.Version != nil {
+		return *x.Version
+	}
+	return 0
+}
+
+func (x *SetCountersRequest) GetSequence() uint64 {
+	if x != nil && x.Sequence != nil {
+		return *x.Sequence
+	}
+	return 0
+}
+
+// The numbers after the command.
+type SetCountersResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// How often the tensor was changed.
+	Version uint64 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"`
+	// When the node was made; 0 for a leaf.
+	Sequence      uint64 `protobuf:"varint,2,opt,name=sequence,proto3" json:"sequence,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetCountersResponse) Reset() {
+	*x = SetCountersResponse{}
+	mi := &file_gradwire_v1_commands_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetCountersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetCountersResponse) ProtoMessage() {}
+
+func (x *SetCountersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_gradwire_v1_commands_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetCountersResponse.ProtoReflect.Descriptor instead.
+func (*SetCountersResponse) Descriptor() ([]byte, []int) {
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SetCountersResponse) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *SetCountersResponse) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
 // Seeds the session's random generator, or sets or reads its state.
 type ManualSeedRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1370,7 +1519,7 @@ type ManualSeedRequest struct {
 
 func (x *ManualSeedRequest) Reset() {
 	*x = ManualSeedRequest{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[18]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1382,7 +1531,7 @@ func (x *ManualSeedRequest) String() string {
 func (*ManualSeedRequest) ProtoMessage() {}
 
 func (x *ManualSeedRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[18]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1395,7 +1544,7 @@ func (x *ManualSeedRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManualSeedRequest.ProtoReflect.Descriptor instead.
 func (*ManualSeedRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{18}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ManualSeedRequest) GetSessionId() string {
@@ -1477,7 +1626,7 @@ type ManualSeedResponse struct {
 
 func (x *ManualSeedResponse) Reset() {
 	*x = ManualSeedResponse{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[19]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1489,7 +1638,7 @@ func (x *ManualSeedResponse) String() string {
 func (*ManualSeedResponse) ProtoMessage() {}
 
 func (x *ManualSeedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[19]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1502,7 +1651,7 @@ func (x *ManualSeedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ManualSeedResponse.ProtoReflect.Descriptor instead.
 func (*ManualSeedResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{19}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ManualSeedResponse) GetSeed() uint64 {
@@ -1547,7 +1696,7 @@ type DescribeRequest struct {
 
 func (x *DescribeRequest) Reset() {
 	*x = DescribeRequest{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[20]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1559,7 +1708,7 @@ func (x *DescribeRequest) String() string {
 func (*DescribeRequest) ProtoMessage() {}
 
 func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[20]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1572,7 +1721,7 @@ func (x *DescribeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeRequest.ProtoReflect.Descriptor instead.
 func (*DescribeRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{20}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DescribeRequest) GetSessionId() string {
@@ -1636,7 +1785,7 @@ type DescribeResponse struct {
 
 func (x *DescribeResponse) Reset() {
 	*x = DescribeResponse{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[21]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1648,7 +1797,7 @@ func (x *DescribeResponse) String() string {
 func (*DescribeResponse) ProtoMessage() {}
 
 func (x *DescribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[21]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1661,7 +1810,7 @@ func (x *DescribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DescribeResponse.ProtoReflect.Descriptor instead.
 func (*DescribeResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{21}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DescribeResponse) GetTensors() []*TensorSpec {
@@ -1717,7 +1866,7 @@ type SessionActivity struct {
 
 func (x *SessionActivity) Reset() {
 	*x = SessionActivity{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[22]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1729,7 +1878,7 @@ func (x *SessionActivity) String() string {
 func (*SessionActivity) ProtoMessage() {}
 
 func (x *SessionActivity) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[22]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1742,7 +1891,7 @@ func (x *SessionActivity) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionActivity.ProtoReflect.Descriptor instead.
 func (*SessionActivity) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{22}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SessionActivity) GetOpTimes() []*OpTime {
@@ -1791,7 +1940,7 @@ type OpTime struct {
 
 func (x *OpTime) Reset() {
 	*x = OpTime{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[23]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1803,7 +1952,7 @@ func (x *OpTime) String() string {
 func (*OpTime) ProtoMessage() {}
 
 func (x *OpTime) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[23]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1816,7 +1965,7 @@ func (x *OpTime) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpTime.ProtoReflect.Descriptor instead.
 func (*OpTime) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{23}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *OpTime) GetKind() string {
@@ -1866,7 +2015,7 @@ type LoggedRefusal struct {
 
 func (x *LoggedRefusal) Reset() {
 	*x = LoggedRefusal{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[24]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1878,7 +2027,7 @@ func (x *LoggedRefusal) String() string {
 func (*LoggedRefusal) ProtoMessage() {}
 
 func (x *LoggedRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[24]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1891,7 +2040,7 @@ func (x *LoggedRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoggedRefusal.ProtoReflect.Descriptor instead.
 func (*LoggedRefusal) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{24}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *LoggedRefusal) GetAtUnixMs() uint64 {
@@ -1950,7 +2099,7 @@ type ProgramStatistics struct {
 
 func (x *ProgramStatistics) Reset() {
 	*x = ProgramStatistics{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[25]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1962,7 +2111,7 @@ func (x *ProgramStatistics) String() string {
 func (*ProgramStatistics) ProtoMessage() {}
 
 func (x *ProgramStatistics) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[25]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1975,7 +2124,7 @@ func (x *ProgramStatistics) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProgramStatistics.ProtoReflect.Descriptor instead.
 func (*ProgramStatistics) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{25}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ProgramStatistics) GetHash() []byte {
@@ -2033,7 +2182,7 @@ type ReadRequest struct {
 
 func (x *ReadRequest) Reset() {
 	*x = ReadRequest{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[26]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2045,7 +2194,7 @@ func (x *ReadRequest) String() string {
 func (*ReadRequest) ProtoMessage() {}
 
 func (x *ReadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[26]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2058,7 +2207,7 @@ func (x *ReadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadRequest.ProtoReflect.Descriptor instead.
 func (*ReadRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{26}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ReadRequest) GetSessionId() string {
@@ -2091,7 +2240,7 @@ type ReadResponse struct {
 
 func (x *ReadResponse) Reset() {
 	*x = ReadResponse{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[27]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2103,7 +2252,7 @@ func (x *ReadResponse) String() string {
 func (*ReadResponse) ProtoMessage() {}
 
 func (x *ReadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[27]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2116,7 +2265,7 @@ func (x *ReadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReadResponse.ProtoReflect.Descriptor instead.
 func (*ReadResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{27}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ReadResponse) GetResult() isReadResponse_Result {
@@ -2180,7 +2329,7 @@ type Transfer struct {
 
 func (x *Transfer) Reset() {
 	*x = Transfer{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[28]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2192,7 +2341,7 @@ func (x *Transfer) String() string {
 func (*Transfer) ProtoMessage() {}
 
 func (x *Transfer) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[28]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2205,7 +2354,7 @@ func (x *Transfer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transfer.ProtoReflect.Descriptor instead.
 func (*Transfer) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{28}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Transfer) GetTransferId() string {
@@ -2251,7 +2400,7 @@ type Prepare struct {
 
 func (x *Prepare) Reset() {
 	*x = Prepare{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[29]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2263,7 +2412,7 @@ func (x *Prepare) String() string {
 func (*Prepare) ProtoMessage() {}
 
 func (x *Prepare) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[29]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2276,7 +2425,7 @@ func (x *Prepare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Prepare.ProtoReflect.Descriptor instead.
 func (*Prepare) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{29}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Prepare) GetNumber() uint32 {
@@ -2302,7 +2451,7 @@ type PrepareResponse struct {
 
 func (x *PrepareResponse) Reset() {
 	*x = PrepareResponse{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[30]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2314,7 +2463,7 @@ func (x *PrepareResponse) String() string {
 func (*PrepareResponse) ProtoMessage() {}
 
 func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[30]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2327,7 +2476,7 @@ func (x *PrepareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareResponse.ProtoReflect.Descriptor instead.
 func (*PrepareResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{30}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{32}
 }
 
 // Calls of prepared ops, one after another. Each counts as a command and takes a seq. Each is quiet: it is answered
@@ -2345,7 +2494,7 @@ type Calls struct {
 
 func (x *Calls) Reset() {
 	*x = Calls{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[31]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2357,7 +2506,7 @@ func (x *Calls) String() string {
 func (*Calls) ProtoMessage() {}
 
 func (x *Calls) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[31]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2370,7 +2519,7 @@ func (x *Calls) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Calls.ProtoReflect.Descriptor instead.
 func (*Calls) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{31}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Calls) GetCount() uint32 {
@@ -2402,7 +2551,7 @@ type ReleaseRequest struct {
 
 func (x *ReleaseRequest) Reset() {
 	*x = ReleaseRequest{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[32]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2414,7 +2563,7 @@ func (x *ReleaseRequest) String() string {
 func (*ReleaseRequest) ProtoMessage() {}
 
 func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[32]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2427,7 +2576,7 @@ func (x *ReleaseRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseRequest.ProtoReflect.Descriptor instead.
 func (*ReleaseRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{32}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ReleaseRequest) GetSessionId() string {
@@ -2462,7 +2611,7 @@ type ReleaseResponse struct {
 
 func (x *ReleaseResponse) Reset() {
 	*x = ReleaseResponse{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[33]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2474,7 +2623,7 @@ func (x *ReleaseResponse) String() string {
 func (*ReleaseResponse) ProtoMessage() {}
 
 func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[33]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2487,7 +2636,7 @@ func (x *ReleaseResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseResponse.ProtoReflect.Descriptor instead.
 func (*ReleaseResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{33}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ReleaseResponse) GetReleased() uint64 {
@@ -2517,7 +2666,7 @@ type GraphRequest struct {
 
 func (x *GraphRequest) Reset() {
 	*x = GraphRequest{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[34]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2529,7 +2678,7 @@ func (x *GraphRequest) String() string {
 func (*GraphRequest) ProtoMessage() {}
 
 func (x *GraphRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[34]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2542,7 +2691,7 @@ func (x *GraphRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphRequest.ProtoReflect.Descriptor instead.
 func (*GraphRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{34}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *GraphRequest) GetSessionId() string {
@@ -2595,7 +2744,7 @@ type GraphResponse struct {
 
 func (x *GraphResponse) Reset() {
 	*x = GraphResponse{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[35]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2607,7 +2756,7 @@ func (x *GraphResponse) String() string {
 func (*GraphResponse) ProtoMessage() {}
 
 func (x *GraphResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[35]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2620,7 +2769,7 @@ func (x *GraphResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphResponse.ProtoReflect.Descriptor instead.
 func (*GraphResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{35}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GraphResponse) GetNodes() []*GraphNode {
@@ -2664,14 +2813,16 @@ type GraphNode struct {
 	// The command that made it: seq in the lower 40 bits, writer above; 0 if it had no seq.
 	Command uint64 `protobuf:"varint,8,opt,name=command,proto3" json:"command,omitempty"`
 	// The tensors that it keeps for backward, if the request set with_saved.
-	Saved         []*SavedValue `protobuf:"bytes,9,rep,name=saved,proto3" json:"saved,omitempty"`
+	Saved []*SavedValue `protobuf:"bytes,9,rep,name=saved,proto3" json:"saved,omitempty"`
+	// When it was made: larger for a node that was made later. 2^62 for AccumulateGrad.
+	Sequence      uint64 `protobuf:"varint,10,opt,name=sequence,proto3" json:"sequence,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GraphNode) Reset() {
 	*x = GraphNode{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[36]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2683,7 +2834,7 @@ func (x *GraphNode) String() string {
 func (*GraphNode) ProtoMessage() {}
 
 func (x *GraphNode) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[36]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2696,7 +2847,7 @@ func (x *GraphNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphNode.ProtoReflect.Descriptor instead.
 func (*GraphNode) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{36}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GraphNode) GetId() uint64 {
@@ -2762,6 +2913,13 @@ func (x *GraphNode) GetSaved() []*SavedValue {
 	return nil
 }
 
+func (x *GraphNode) GetSequence() uint64 {
+	if x != nil {
+		return x.Sequence
+	}
+	return 0
+}
+
 // A tensor that a node keeps for backward.
 type SavedValue struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2777,7 +2935,7 @@ type SavedValue struct {
 
 func (x *SavedValue) Reset() {
 	*x = SavedValue{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[37]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2789,7 +2947,7 @@ func (x *SavedValue) String() string {
 func (*SavedValue) ProtoMessage() {}
 
 func (x *SavedValue) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[37]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2802,7 +2960,7 @@ func (x *SavedValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SavedValue.ProtoReflect.Descriptor instead.
 func (*SavedValue) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{37}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SavedValue) GetName() string {
@@ -2839,7 +2997,7 @@ type GraphEdge struct {
 
 func (x *GraphEdge) Reset() {
 	*x = GraphEdge{}
-	mi := &file_gradwire_v1_commands_proto_msgTypes[38]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2851,7 +3009,7 @@ func (x *GraphEdge) String() string {
 func (*GraphEdge) ProtoMessage() {}
 
 func (x *GraphEdge) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_commands_proto_msgTypes[38]
+	mi := &file_gradwire_v1_commands_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2864,7 +3022,7 @@ func (x *GraphEdge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GraphEdge.ProtoReflect.Descriptor instead.
 func (*GraphEdge) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{38}
+	return file_gradwire_v1_commands_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GraphEdge) GetNode() uint64 {
@@ -2995,7 +3153,22 @@ const file_gradwire_v1_commands_proto_rawDesc = "" +
 	"\x06tensor\x18\x03 \x01(\x06R\x06tensor\x12\x12\n" +
 	"\x04data\x18\x04 \x01(\x06R\x04data\"B\n" +
 	"\x0fSetDataResponse\x12/\n" +
-	"\x06tensor\x18\x01 \x01(\v2\x17.gradwire.v1.TensorSpecR\x06tensor\"\xc2\x01\n" +
+	"\x06tensor\x18\x01 \x01(\v2\x17.gradwire.v1.TensorSpecR\x06tensor\"\xd7\x01\n" +
+	"\x12SetCountersRequest\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"request_id\x18\x02 \x01(\tR\trequestId\x12\x16\n" +
+	"\x06tensor\x18\x03 \x01(\x06R\x06tensor\x12\x12\n" +
+	"\x04node\x18\x04 \x01(\x04R\x04node\x12\x1d\n" +
+	"\aversion\x18\x05 \x01(\x04H\x00R\aversion\x88\x01\x01\x12\x1f\n" +
+	"\bsequence\x18\x06 \x01(\x04H\x01R\bsequence\x88\x01\x01B\n" +
+	"\n" +
+	"\b_versionB\v\n" +
+	"\t_sequence\"K\n" +
+	"\x13SetCountersResponse\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\x04R\aversion\x12\x1a\n" +
+	"\bsequence\x18\x02 \x01(\x04R\bsequence\"\xc2\x01\n" +
 	"\x11ManualSeedRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -3089,7 +3262,7 @@ const file_gradwire_v1_commands_proto_rawDesc = "" +
 	"\rGraphResponse\x12,\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x16.gradwire.v1.GraphNodeR\x05nodes\x12\x14\n" +
 	"\x05roots\x18\x02 \x03(\x04R\x05roots\x12&\n" +
-	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xb3\x02\n" +
+	"\x0fnext_page_token\x18\x03 \x01(\tR\rnextPageToken\"\xcf\x02\n" +
 	"\tGraphNode\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12,\n" +
@@ -3100,7 +3273,9 @@ const file_gradwire_v1_commands_proto_rawDesc = "" +
 	"\x05freed\x18\x06 \x01(\bR\x05freed\x12!\n" +
 	"\fretains_grad\x18\a \x01(\bR\vretainsGrad\x12\x18\n" +
 	"\acommand\x18\b \x01(\x04R\acommand\x12-\n" +
-	"\x05saved\x18\t \x03(\v2\x17.gradwire.v1.SavedValueR\x05savedJ\x04\b\x10\x10 \"d\n" +
+	"\x05saved\x18\t \x03(\v2\x17.gradwire.v1.SavedValueR\x05saved\x12\x1a\n" +
+	"\bsequence\x18\n" +
+	" \x01(\x04R\bsequenceJ\x04\b\x10\x10 \"d\n" +
 	"\n" +
 	"SavedValue\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -3123,7 +3298,7 @@ func file_gradwire_v1_commands_proto_rawDescGZIP() []byte {
 	return file_gradwire_v1_commands_proto_rawDescData
 }
 
-var file_gradwire_v1_commands_proto_msgTypes = make([]protoimpl.MessageInfo, 39)
+var file_gradwire_v1_commands_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
 var file_gradwire_v1_commands_proto_goTypes = []any{
 	(*CreateRequest)(nil),           // 0: gradwire.v1.CreateRequest
 	(*CreateResponse)(nil),          // 1: gradwire.v1.CreateResponse
@@ -3143,69 +3318,71 @@ var file_gradwire_v1_commands_proto_goTypes = []any{
 	(*SetRequiresGradResponse)(nil), // 15: gradwire.v1.SetRequiresGradResponse
 	(*SetDataRequest)(nil),          // 16: gradwire.v1.SetDataRequest
 	(*SetDataResponse)(nil),         // 17: gradwire.v1.SetDataResponse
-	(*ManualSeedRequest)(nil),       // 18: gradwire.v1.ManualSeedRequest
-	(*ManualSeedResponse)(nil),      // 19: gradwire.v1.ManualSeedResponse
-	(*DescribeRequest)(nil),         // 20: gradwire.v1.DescribeRequest
-	(*DescribeResponse)(nil),        // 21: gradwire.v1.DescribeResponse
-	(*SessionActivity)(nil),         // 22: gradwire.v1.SessionActivity
-	(*OpTime)(nil),                  // 23: gradwire.v1.OpTime
-	(*LoggedRefusal)(nil),           // 24: gradwire.v1.LoggedRefusal
-	(*ProgramStatistics)(nil),       // 25: gradwire.v1.ProgramStatistics
-	(*ReadRequest)(nil),             // 26: gradwire.v1.ReadRequest
-	(*ReadResponse)(nil),            // 27: gradwire.v1.ReadResponse
-	(*Transfer)(nil),                // 28: gradwire.v1.Transfer
-	(*Prepare)(nil),                 // 29: gradwire.v1.Prepare
-	(*PrepareResponse)(nil),         // 30: gradwire.v1.PrepareResponse
-	(*Calls)(nil),                   // 31: gradwire.v1.Calls
-	(*ReleaseRequest)(nil),          // 32: gradwire.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),         // 33: gradwire.v1.ReleaseResponse
-	(*GraphRequest)(nil),            // 34: gradwire.v1.GraphRequest
-	(*GraphResponse)(nil),           // 35: gradwire.v1.GraphResponse
-	(*GraphNode)(nil),               // 36: gradwire.v1.GraphNode
-	(*SavedValue)(nil),              // 37: gradwire.v1.SavedValue
-	(*GraphEdge)(nil),               // 38: gradwire.v1.GraphEdge
-	(GradMode)(0),                   // 39: gradwire.v1.GradMode
-	(*Payload)(nil),                 // 40: gradwire.v1.Payload
-	(*TensorSpec)(nil),              // 41: gradwire.v1.TensorSpec
-	(*Argument)(nil),                // 42: gradwire.v1.Argument
-	(Dtype)(0),                      // 43: gradwire.v1.Dtype
-	(*HookCall)(nil),                // 44: gradwire.v1.HookCall
-	(RandomAlgorithm)(0),            // 45: gradwire.v1.RandomAlgorithm
-	(Reason)(0),                     // 46: gradwire.v1.Reason
+	(*SetCountersRequest)(nil),      // 18: gradwire.v1.SetCountersRequest
+	(*SetCountersResponse)(nil),     // 19: gradwire.v1.SetCountersResponse
+	(*ManualSeedRequest)(nil),       // 20: gradwire.v1.ManualSeedRequest
+	(*ManualSeedResponse)(nil),      // 21: gradwire.v1.ManualSeedResponse
+	(*DescribeRequest)(nil),         // 22: gradwire.v1.DescribeRequest
+	(*DescribeResponse)(nil),        // 23: gradwire.v1.DescribeResponse
+	(*SessionActivity)(nil),         // 24: gradwire.v1.SessionActivity
+	(*OpTime)(nil),                  // 25: gradwire.v1.OpTime
+	(*LoggedRefusal)(nil),           // 26: gradwire.v1.LoggedRefusal
+	(*ProgramStatistics)(nil),       // 27: gradwire.v1.ProgramStatistics
+	(*ReadRequest)(nil),             // 28: gradwire.v1.ReadRequest
+	(*ReadResponse)(nil),            // 29: gradwire.v1.ReadResponse
+	(*Transfer)(nil),                // 30: gradwire.v1.Transfer
+	(*Prepare)(nil),                 // 31: gradwire.v1.Prepare
+	(*PrepareResponse)(nil),         // 32: gradwire.v1.PrepareResponse
+	(*Calls)(nil),                   // 33: gradwire.v1.Calls
+	(*ReleaseRequest)(nil),          // 34: gradwire.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),         // 35: gradwire.v1.ReleaseResponse
+	(*GraphRequest)(nil),            // 36: gradwire.v1.GraphRequest
+	(*GraphResponse)(nil),           // 37: gradwire.v1.GraphResponse
+	(*GraphNode)(nil),               // 38: gradwire.v1.GraphNode
+	(*SavedValue)(nil),              // 39: gradwire.v1.SavedValue
+	(*GraphEdge)(nil),               // 40: gradwire.v1.GraphEdge
+	(GradMode)(0),                   // 41: gradwire.v1.GradMode
+	(*Payload)(nil),                 // 42: gradwire.v1.Payload
+	(*TensorSpec)(nil),              // 43: gradwire.v1.TensorSpec
+	(*Argument)(nil),                // 44: gradwire.v1.Argument
+	(Dtype)(0),                      // 45: gradwire.v1.Dtype
+	(*HookCall)(nil),                // 46: gradwire.v1.HookCall
+	(RandomAlgorithm)(0),            // 47: gradwire.v1.RandomAlgorithm
+	(Reason)(0),                     // 48: gradwire.v1.Reason
 }
 var file_gradwire_v1_commands_proto_depIdxs = []int32{
-	39, // 0: gradwire.v1.CreateRequest.grad_mode:type_name -> gradwire.v1.GradMode
-	40, // 1: gradwire.v1.CreateRequest.payload:type_name -> gradwire.v1.Payload
-	28, // 2: gradwire.v1.CreateRequest.transfer:type_name -> gradwire.v1.Transfer
-	41, // 3: gradwire.v1.CreateResponse.tensor:type_name -> gradwire.v1.TensorSpec
-	42, // 4: gradwire.v1.OpRequest.args:type_name -> gradwire.v1.Argument
-	39, // 5: gradwire.v1.OpRequest.grad_mode:type_name -> gradwire.v1.GradMode
-	43, // 6: gradwire.v1.OpRequest.default_dtype:type_name -> gradwire.v1.Dtype
-	41, // 7: gradwire.v1.OpResponse.outputs:type_name -> gradwire.v1.TensorSpec
-	44, // 8: gradwire.v1.BackwardResponse.due:type_name -> gradwire.v1.HookCall
-	41, // 9: gradwire.v1.RetainGradResponse.tensor:type_name -> gradwire.v1.TensorSpec
-	41, // 10: gradwire.v1.GradResponse.grad:type_name -> gradwire.v1.TensorSpec
-	41, // 11: gradwire.v1.GradientsResponse.gradients:type_name -> gradwire.v1.TensorSpec
-	44, // 12: gradwire.v1.GradientsResponse.due:type_name -> gradwire.v1.HookCall
-	41, // 13: gradwire.v1.SetRequiresGradResponse.tensor:type_name -> gradwire.v1.TensorSpec
-	41, // 14: gradwire.v1.SetDataResponse.tensor:type_name -> gradwire.v1.TensorSpec
-	45, // 15: gradwire.v1.ManualSeedRequest.algorithm:type_name -> gradwire.v1.RandomAlgorithm
-	45, // 16: gradwire.v1.ManualSeedResponse.algorithm:type_name -> gradwire.v1.RandomAlgorithm
-	41, // 17: gradwire.v1.DescribeResponse.tensors:type_name -> gradwire.v1.TensorSpec
-	22, // 18: gradwire.v1.DescribeResponse.activity:type_name -> gradwire.v1.SessionActivity
-	23, // 19: gradwire.v1.SessionActivity.op_times:type_name -> gradwire.v1.OpTime
-	24, // 20: gradwire.v1.SessionActivity.refusals:type_name -> gradwire.v1.LoggedRefusal
-	25, // 21: gradwire.v1.SessionActivity.programs:type_name -> gradwire.v1.ProgramStatistics
-	46, // 22: gradwire.v1.LoggedRefusal.reason:type_name -> gradwire.v1.Reason
-	40, // 23: gradwire.v1.ReadResponse.payload:type_name -> gradwire.v1.Payload
-	28, // 24: gradwire.v1.ReadResponse.transfer:type_name -> gradwire.v1.Transfer
-	43, // 25: gradwire.v1.Transfer.dtype:type_name -> gradwire.v1.Dtype
+	41, // 0: gradwire.v1.CreateRequest.grad_mode:type_name -> gradwire.v1.GradMode
+	42, // 1: gradwire.v1.CreateRequest.payload:type_name -> gradwire.v1.Payload
+	30, // 2: gradwire.v1.CreateRequest.transfer:type_name -> gradwire.v1.Transfer
+	43, // 3: gradwire.v1.CreateResponse.tensor:type_name -> gradwire.v1.TensorSpec
+	44, // 4: gradwire.v1.OpRequest.args:type_name -> gradwire.v1.Argument
+	41, // 5: gradwire.v1.OpRequest.grad_mode:type_name -> gradwire.v1.GradMode
+	45, // 6: gradwire.v1.OpRequest.default_dtype:type_name -> gradwire.v1.Dtype
+	43, // 7: gradwire.v1.OpResponse.outputs:type_name -> gradwire.v1.TensorSpec
+	46, // 8: gradwire.v1.BackwardResponse.due:type_name -> gradwire.v1.HookCall
+	43, // 9: gradwire.v1.RetainGradResponse.tensor:type_name -> gradwire.v1.TensorSpec
+	43, // 10: gradwire.v1.GradResponse.grad:type_name -> gradwire.v1.TensorSpec
+	43, // 11: gradwire.v1.GradientsResponse.gradients:type_name -> gradwire.v1.TensorSpec
+	46, // 12: gradwire.v1.GradientsResponse.due:type_name -> gradwire.v1.HookCall
+	43, // 13: gradwire.v1.SetRequiresGradResponse.tensor:type_name -> gradwire.v1.TensorSpec
+	43, // 14: gradwire.v1.SetDataResponse.tensor:type_name -> gradwire.v1.TensorSpec
+	47, // 15: gradwire.v1.ManualSeedRequest.algorithm:type_name -> gradwire.v1.RandomAlgorithm
+	47, // 16: gradwire.v1.ManualSeedResponse.algorithm:type_name -> gradwire.v1.RandomAlgorithm
+	43, // 17: gradwire.v1.DescribeResponse.tensors:type_name -> gradwire.v1.TensorSpec
+	24, // 18: gradwire.v1.DescribeResponse.activity:type_name -> gradwire.v1.SessionActivity
+	25, // 19: gradwire.v1.SessionActivity.op_times:type_name -> gradwire.v1.OpTime
+	26, // 20: gradwire.v1.SessionActivity.refusals:type_name -> gradwire.v1.LoggedRefusal
+	27, // 21: gradwire.v1.SessionActivity.programs:type_name -> gradwire.v1.ProgramStatistics
+	48, // 22: gradwire.v1.LoggedRefusal.reason:type_name -> gradwire.v1.Reason
+	42, // 23: gradwire.v1.ReadResponse.payload:type_name -> gradwire.v1.Payload
+	30, // 24: gradwire.v1.ReadResponse.transfer:type_name -> gradwire.v1.Transfer
+	45, // 25: gradwire.v1.Transfer.dtype:type_name -> gradwire.v1.Dtype
 	2,  // 26: gradwire.v1.Prepare.op:type_name -> gradwire.v1.OpRequest
-	36, // 27: gradwire.v1.GraphResponse.nodes:type_name -> gradwire.v1.GraphNode
-	38, // 28: gradwire.v1.GraphNode.edges:type_name -> gradwire.v1.GraphEdge
-	41, // 29: gradwire.v1.GraphNode.leaf:type_name -> gradwire.v1.TensorSpec
-	37, // 30: gradwire.v1.GraphNode.saved:type_name -> gradwire.v1.SavedValue
-	43, // 31: gradwire.v1.SavedValue.dtype:type_name -> gradwire.v1.Dtype
+	38, // 27: gradwire.v1.GraphResponse.nodes:type_name -> gradwire.v1.GraphNode
+	40, // 28: gradwire.v1.GraphNode.edges:type_name -> gradwire.v1.GraphEdge
+	43, // 29: gradwire.v1.GraphNode.leaf:type_name -> gradwire.v1.TensorSpec
+	39, // 30: gradwire.v1.GraphNode.saved:type_name -> gradwire.v1.SavedValue
+	45, // 31: gradwire.v1.SavedValue.dtype:type_name -> gradwire.v1.Dtype
 	32, // [32:32] is the sub-list for method output_type
 	32, // [32:32] is the sub-list for method input_type
 	32, // [32:32] is the sub-list for extension type_name
@@ -3226,11 +3403,12 @@ func file_gradwire_v1_commands_proto_init() {
 	}
 	file_gradwire_v1_commands_proto_msgTypes[4].OneofWrappers = []any{}
 	file_gradwire_v1_commands_proto_msgTypes[10].OneofWrappers = []any{}
-	file_gradwire_v1_commands_proto_msgTypes[18].OneofWrappers = []any{
+	file_gradwire_v1_commands_proto_msgTypes[18].OneofWrappers = []any{}
+	file_gradwire_v1_commands_proto_msgTypes[20].OneofWrappers = []any{
 		(*ManualSeedRequest_Seed)(nil),
 		(*ManualSeedRequest_State)(nil),
 	}
-	file_gradwire_v1_commands_proto_msgTypes[27].OneofWrappers = []any{
+	file_gradwire_v1_commands_proto_msgTypes[29].OneofWrappers = []any{
 		(*ReadResponse_Payload)(nil),
 		(*ReadResponse_Transfer)(nil),
 	}
@@ -3240,7 +3418,7 @@ func file_gradwire_v1_commands_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gradwire_v1_commands_proto_rawDesc), len(file_gradwire_v1_commands_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   39,
+			NumMessages:   41,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

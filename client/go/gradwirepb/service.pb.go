@@ -1023,6 +1023,7 @@ type Command struct {
 	//	*Command_LoadProgram
 	//	*Command_SaveProgram
 	//	*Command_Collective
+	//	*Command_SetCounters
 	Command isCommand_Command `protobuf_oneof:"command"`
 	// Whether the command is answered only if it fails.
 	Quiet bool `protobuf:"varint,30,opt,name=quiet,proto3" json:"quiet,omitempty"`
@@ -1330,6 +1331,15 @@ func (x *Command) GetCollective() *CollectiveRequest {
 	return nil
 }
 
+func (x *Command) GetSetCounters() *SetCountersRequest {
+	if x != nil {
+		if x, ok := x.Command.(*Command_SetCounters); ok {
+			return x.SetCounters
+		}
+	}
+	return nil
+}
+
 func (x *Command) GetQuiet() bool {
 	if x != nil {
 		return x.Quiet
@@ -1493,6 +1503,11 @@ type Command_Collective struct {
 	Collective *CollectiveRequest `protobuf:"bytes,75,opt,name=collective,proto3,oneof"`
 }
 
+type Command_SetCounters struct {
+	// Tells or sets a tensor's version, or a node's place in the order of backward.
+	SetCounters *SetCountersRequest `protobuf:"bytes,77,opt,name=set_counters,json=setCounters,proto3,oneof"`
+}
+
 func (*Command_Create) isCommand_Command() {}
 
 func (*Command_Op) isCommand_Command() {}
@@ -1550,6 +1565,8 @@ func (*Command_LoadProgram) isCommand_Command() {}
 func (*Command_SaveProgram) isCommand_Command() {}
 
 func (*Command_Collective) isCommand_Command() {}
+
+func (*Command_SetCounters) isCommand_Command() {}
 
 // A batch: commands of one writer, in order.
 type RunRequest struct {
@@ -1702,6 +1719,7 @@ type Result struct {
 	//	*Result_LoadProgram
 	//	*Result_SaveProgram
 	//	*Result_Collective
+	//	*Result_SetCounters
 	Result        isResult_Result `protobuf_oneof:"result"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2012,6 +2030,15 @@ func (x *Result) GetCollective() *CollectiveResponse {
 	return nil
 }
 
+func (x *Result) GetSetCounters() *SetCountersResponse {
+	if x != nil {
+		if x, ok := x.Result.(*Result_SetCounters); ok {
+			return x.SetCounters
+		}
+	}
+	return nil
+}
+
 type isResult_Result interface {
 	isResult_Result()
 }
@@ -2161,6 +2188,11 @@ type Result_Collective struct {
 	Collective *CollectiveResponse `protobuf:"bytes,75,opt,name=collective,proto3,oneof"`
 }
 
+type Result_SetCounters struct {
+	// Of set_counters.
+	SetCounters *SetCountersResponse `protobuf:"bytes,77,opt,name=set_counters,json=setCounters,proto3,oneof"`
+}
+
 func (*Result_Error) isResult_Result() {}
 
 func (*Result_Create) isResult_Result() {}
@@ -2218,6 +2250,8 @@ func (*Result_LoadProgram) isResult_Result() {}
 func (*Result_SaveProgram) isResult_Result() {}
 
 func (*Result_Collective) isResult_Result() {}
+
+func (*Result_SetCounters) isResult_Result() {}
 
 // A batch's answers.
 type RunResponse struct {
@@ -4904,7 +4938,7 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\"7\n" +
 	"\x14CloseSessionResponse\x12\x1f\n" +
 	"\vfreed_bytes\x18\x01 \x01(\x04R\n" +
-	"freedBytes\"\xf5\x10\n" +
+	"freedBytes\"\xbb\x11\n" +
 	"\aCommand\x12G\n" +
 	"\x06create\x18\x01 \x01(\v2\x1a.gradwire.v1.CreateRequestB\x11\x8a\xb5\x18\r\n" +
 	"\x02idB\apayloadH\x00R\x06create\x127\n" +
@@ -4954,7 +4988,8 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x02idH\x00R\vsaveProgram\x12@\n" +
 	"\n" +
 	"collective\x18K \x01(\v2\x1e.gradwire.v1.CollectiveRequestH\x00R\n" +
-	"collective\x12\x14\n" +
+	"collective\x12D\n" +
+	"\fset_counters\x18M \x01(\v2\x1f.gradwire.v1.SetCountersRequestH\x00R\vsetCounters\x12\x14\n" +
 	"\x05quiet\x18\x1e \x01(\bR\x05quiet\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\x1f \x01(\rR\ttimeoutMsB\t\n" +
@@ -4969,7 +5004,7 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x10acknowledged_seq\x18\x05 \x01(\x04R\x0facknowledgedSeq\x120\n" +
 	"\bcommands\x18\x06 \x03(\v2\x14.gradwire.v1.CommandR\bcommands\x12\x18\n" +
 	"\atimings\x18  \x01(\bR\atimings\x12\x19\n" +
-	"\bop_times\x18! \x01(\bR\aopTimesJ\x04\b\x10\x10 \"\xea\x0e\n" +
+	"\bop_times\x18! \x01(\bR\aopTimesJ\x04\b\x10\x10 \"\xb1\x0f\n" +
 	"\x06Result\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12*\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.gradwire.v1.ErrorH\x00R\x05error\x125\n" +
@@ -5011,7 +5046,8 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\fsave_program\x18J \x01(\v2 .gradwire.v1.SaveProgramResponseH\x00R\vsaveProgram\x12A\n" +
 	"\n" +
 	"collective\x18K \x01(\v2\x1f.gradwire.v1.CollectiveResponseH\x00R\n" +
-	"collectiveB\b\n" +
+	"collective\x12E\n" +
+	"\fset_counters\x18M \x01(\v2 .gradwire.v1.SetCountersResponseH\x00R\vsetCountersB\b\n" +
 	"\x06resultJ\x04\b/\x10<\"\x9f\x02\n" +
 	"\vRunResponse\x12-\n" +
 	"\aresults\x18\x01 \x03(\v2\x13.gradwire.v1.ResultR\aresults\x12\x1f\n" +
@@ -5252,7 +5288,7 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x15PARAMETER_KIND_FLOATS\x10\f\x12\x18\n" +
 	"\x14PARAMETER_KIND_INDEX\x10\r\x12#\n" +
 	"\x1fPARAMETER_KIND_NUMBER_OR_STRING\x10\x0e\x12%\n" +
-	"!PARAMETER_KIND_INTEGERS_OR_STRING\x10\x0f2\xef\x1c\n" +
+	"!PARAMETER_KIND_INTEGERS_OR_STRING\x10\x0f2\xc1\x1d\n" +
 	"\x0fAutogradService\x12P\n" +
 	"\vOpenSession\x12\x1f.gradwire.v1.OpenSessionRequest\x1a .gradwire.v1.OpenSessionResponse\x12J\n" +
 	"\tKeepAlive\x12\x1d.gradwire.v1.KeepAliveRequest\x1a\x1e.gradwire.v1.KeepAliveResponse\x12S\n" +
@@ -5293,7 +5329,8 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\bNameEdge\x12\x1c.gradwire.v1.NameEdgeRequest\x1a\x1d.gradwire.v1.NameEdgeResponse\x12J\n" +
 	"\tPackSaved\x12\x1d.gradwire.v1.PackSavedRequest\x1a\x1e.gradwire.v1.PackSavedResponse\x12M\n" +
 	"\n" +
-	"SavedValue\x12\x1e.gradwire.v1.SavedValueRequest\x1a\x1f.gradwire.v1.SavedValueResponse\x12M\n" +
+	"SavedValue\x12\x1e.gradwire.v1.SavedValueRequest\x1a\x1f.gradwire.v1.SavedValueResponse\x12P\n" +
+	"\vSetCounters\x12\x1f.gradwire.v1.SetCountersRequest\x1a .gradwire.v1.SetCountersResponse\x12M\n" +
 	"\n" +
 	"Collective\x12\x1e.gradwire.v1.CollectiveRequest\x1a\x1f.gradwire.v1.CollectiveResponse\x12A\n" +
 	"\x06Cancel\x12\x1a.gradwire.v1.CancelRequest\x1a\x1b.gradwire.v1.CancelResponse\x12P\n" +
@@ -5405,53 +5442,55 @@ var file_gradwire_v1_service_proto_goTypes = []any{
 	(*LoadProgramRequest)(nil),      // 73: gradwire.v1.LoadProgramRequest
 	(*SaveProgramRequest)(nil),      // 74: gradwire.v1.SaveProgramRequest
 	(*CollectiveRequest)(nil),       // 75: gradwire.v1.CollectiveRequest
-	(*Error)(nil),                   // 76: gradwire.v1.Error
-	(*CreateResponse)(nil),          // 77: gradwire.v1.CreateResponse
-	(*OpResponse)(nil),              // 78: gradwire.v1.OpResponse
-	(*BackwardResponse)(nil),        // 79: gradwire.v1.BackwardResponse
-	(*RetainGradResponse)(nil),      // 80: gradwire.v1.RetainGradResponse
-	(*GradResponse)(nil),            // 81: gradwire.v1.GradResponse
-	(*GradientsResponse)(nil),       // 82: gradwire.v1.GradientsResponse
-	(*SetGradResponse)(nil),         // 83: gradwire.v1.SetGradResponse
-	(*SetRequiresGradResponse)(nil), // 84: gradwire.v1.SetRequiresGradResponse
-	(*SetDataResponse)(nil),         // 85: gradwire.v1.SetDataResponse
-	(*ManualSeedResponse)(nil),      // 86: gradwire.v1.ManualSeedResponse
-	(*DescribeResponse)(nil),        // 87: gradwire.v1.DescribeResponse
-	(*ReadResponse)(nil),            // 88: gradwire.v1.ReadResponse
-	(*ReleaseResponse)(nil),         // 89: gradwire.v1.ReleaseResponse
-	(*GraphResponse)(nil),           // 90: gradwire.v1.GraphResponse
-	(*PrepareResponse)(nil),         // 91: gradwire.v1.PrepareResponse
-	(*RegisterProgramResponse)(nil), // 92: gradwire.v1.RegisterProgramResponse
-	(*RunProgramResponse)(nil),      // 93: gradwire.v1.RunProgramResponse
-	(*RegisterHookResponse)(nil),    // 94: gradwire.v1.RegisterHookResponse
-	(*RemoveHookResponse)(nil),      // 95: gradwire.v1.RemoveHookResponse
-	(*ResumeBackwardResponse)(nil),  // 96: gradwire.v1.ResumeBackwardResponse
-	(*RecordFunctionResponse)(nil),  // 97: gradwire.v1.RecordFunctionResponse
-	(*CheckpointResponse)(nil),      // 98: gradwire.v1.CheckpointResponse
-	(*NameEdgeResponse)(nil),        // 99: gradwire.v1.NameEdgeResponse
-	(*PackSavedResponse)(nil),       // 100: gradwire.v1.PackSavedResponse
-	(*SavedValueResponse)(nil),      // 101: gradwire.v1.SavedValueResponse
-	(*LoadProgramResponse)(nil),     // 102: gradwire.v1.LoadProgramResponse
-	(*SaveProgramResponse)(nil),     // 103: gradwire.v1.SaveProgramResponse
-	(*CollectiveResponse)(nil),      // 104: gradwire.v1.CollectiveResponse
-	(*OpTime)(nil),                  // 105: gradwire.v1.OpTime
-	(Dtype)(0),                      // 106: gradwire.v1.Dtype
-	(*Argument)(nil),                // 107: gradwire.v1.Argument
-	(*SaveSessionRequest)(nil),      // 108: gradwire.v1.SaveSessionRequest
-	(*RestoreSessionRequest)(nil),   // 109: gradwire.v1.RestoreSessionRequest
-	(*ListSnapshotsRequest)(nil),    // 110: gradwire.v1.ListSnapshotsRequest
-	(*DeleteSnapshotRequest)(nil),   // 111: gradwire.v1.DeleteSnapshotRequest
-	(*SaveFileRequest)(nil),         // 112: gradwire.v1.SaveFileRequest
-	(*LoadFileRequest)(nil),         // 113: gradwire.v1.LoadFileRequest
-	(*ListFilesRequest)(nil),        // 114: gradwire.v1.ListFilesRequest
-	(*DeleteFileRequest)(nil),       // 115: gradwire.v1.DeleteFileRequest
-	(*SaveSessionResponse)(nil),     // 116: gradwire.v1.SaveSessionResponse
-	(*ListSnapshotsResponse)(nil),   // 117: gradwire.v1.ListSnapshotsResponse
-	(*DeleteSnapshotResponse)(nil),  // 118: gradwire.v1.DeleteSnapshotResponse
-	(*SaveFileResponse)(nil),        // 119: gradwire.v1.SaveFileResponse
-	(*LoadFileResponse)(nil),        // 120: gradwire.v1.LoadFileResponse
-	(*ListFilesResponse)(nil),       // 121: gradwire.v1.ListFilesResponse
-	(*DeleteFileResponse)(nil),      // 122: gradwire.v1.DeleteFileResponse
+	(*SetCountersRequest)(nil),      // 76: gradwire.v1.SetCountersRequest
+	(*Error)(nil),                   // 77: gradwire.v1.Error
+	(*CreateResponse)(nil),          // 78: gradwire.v1.CreateResponse
+	(*OpResponse)(nil),              // 79: gradwire.v1.OpResponse
+	(*BackwardResponse)(nil),        // 80: gradwire.v1.BackwardResponse
+	(*RetainGradResponse)(nil),      // 81: gradwire.v1.RetainGradResponse
+	(*GradResponse)(nil),            // 82: gradwire.v1.GradResponse
+	(*GradientsResponse)(nil),       // 83: gradwire.v1.GradientsResponse
+	(*SetGradResponse)(nil),         // 84: gradwire.v1.SetGradResponse
+	(*SetRequiresGradResponse)(nil), // 85: gradwire.v1.SetRequiresGradResponse
+	(*SetDataResponse)(nil),         // 86: gradwire.v1.SetDataResponse
+	(*ManualSeedResponse)(nil),      // 87: gradwire.v1.ManualSeedResponse
+	(*DescribeResponse)(nil),        // 88: gradwire.v1.DescribeResponse
+	(*ReadResponse)(nil),            // 89: gradwire.v1.ReadResponse
+	(*ReleaseResponse)(nil),         // 90: gradwire.v1.ReleaseResponse
+	(*GraphResponse)(nil),           // 91: gradwire.v1.GraphResponse
+	(*PrepareResponse)(nil),         // 92: gradwire.v1.PrepareResponse
+	(*RegisterProgramResponse)(nil), // 93: gradwire.v1.RegisterProgramResponse
+	(*RunProgramResponse)(nil),      // 94: gradwire.v1.RunProgramResponse
+	(*RegisterHookResponse)(nil),    // 95: gradwire.v1.RegisterHookResponse
+	(*RemoveHookResponse)(nil),      // 96: gradwire.v1.RemoveHookResponse
+	(*ResumeBackwardResponse)(nil),  // 97: gradwire.v1.ResumeBackwardResponse
+	(*RecordFunctionResponse)(nil),  // 98: gradwire.v1.RecordFunctionResponse
+	(*CheckpointResponse)(nil),      // 99: gradwire.v1.CheckpointResponse
+	(*NameEdgeResponse)(nil),        // 100: gradwire.v1.NameEdgeResponse
+	(*PackSavedResponse)(nil),       // 101: gradwire.v1.PackSavedResponse
+	(*SavedValueResponse)(nil),      // 102: gradwire.v1.SavedValueResponse
+	(*LoadProgramResponse)(nil),     // 103: gradwire.v1.LoadProgramResponse
+	(*SaveProgramResponse)(nil),     // 104: gradwire.v1.SaveProgramResponse
+	(*CollectiveResponse)(nil),      // 105: gradwire.v1.CollectiveResponse
+	(*SetCountersResponse)(nil),     // 106: gradwire.v1.SetCountersResponse
+	(*OpTime)(nil),                  // 107: gradwire.v1.OpTime
+	(Dtype)(0),                      // 108: gradwire.v1.Dtype
+	(*Argument)(nil),                // 109: gradwire.v1.Argument
+	(*SaveSessionRequest)(nil),      // 110: gradwire.v1.SaveSessionRequest
+	(*RestoreSessionRequest)(nil),   // 111: gradwire.v1.RestoreSessionRequest
+	(*ListSnapshotsRequest)(nil),    // 112: gradwire.v1.ListSnapshotsRequest
+	(*DeleteSnapshotRequest)(nil),   // 113: gradwire.v1.DeleteSnapshotRequest
+	(*SaveFileRequest)(nil),         // 114: gradwire.v1.SaveFileRequest
+	(*LoadFileRequest)(nil),         // 115: gradwire.v1.LoadFileRequest
+	(*ListFilesRequest)(nil),        // 116: gradwire.v1.ListFilesRequest
+	(*DeleteFileRequest)(nil),       // 117: gradwire.v1.DeleteFileRequest
+	(*SaveSessionResponse)(nil),     // 118: gradwire.v1.SaveSessionResponse
+	(*ListSnapshotsResponse)(nil),   // 119: gradwire.v1.ListSnapshotsResponse
+	(*DeleteSnapshotResponse)(nil),  // 120: gradwire.v1.DeleteSnapshotResponse
+	(*SaveFileResponse)(nil),        // 121: gradwire.v1.SaveFileResponse
+	(*LoadFileResponse)(nil),        // 122: gradwire.v1.LoadFileResponse
+	(*ListFilesResponse)(nil),       // 123: gradwire.v1.ListFilesResponse
+	(*DeleteFileResponse)(nil),      // 124: gradwire.v1.DeleteFileResponse
 }
 var file_gradwire_v1_service_proto_depIdxs = []int32{
 	5,   // 0: gradwire.v1.OpenSessionResponse.limits:type_name -> gradwire.v1.Limits
@@ -5486,164 +5525,168 @@ var file_gradwire_v1_service_proto_depIdxs = []int32{
 	73,  // 29: gradwire.v1.Command.load_program:type_name -> gradwire.v1.LoadProgramRequest
 	74,  // 30: gradwire.v1.Command.save_program:type_name -> gradwire.v1.SaveProgramRequest
 	75,  // 31: gradwire.v1.Command.collective:type_name -> gradwire.v1.CollectiveRequest
-	10,  // 32: gradwire.v1.RunRequest.commands:type_name -> gradwire.v1.Command
-	76,  // 33: gradwire.v1.Result.error:type_name -> gradwire.v1.Error
-	77,  // 34: gradwire.v1.Result.create:type_name -> gradwire.v1.CreateResponse
-	78,  // 35: gradwire.v1.Result.op:type_name -> gradwire.v1.OpResponse
-	79,  // 36: gradwire.v1.Result.backward:type_name -> gradwire.v1.BackwardResponse
-	80,  // 37: gradwire.v1.Result.retain_grad:type_name -> gradwire.v1.RetainGradResponse
-	81,  // 38: gradwire.v1.Result.grad:type_name -> gradwire.v1.GradResponse
-	82,  // 39: gradwire.v1.Result.gradients:type_name -> gradwire.v1.GradientsResponse
-	83,  // 40: gradwire.v1.Result.set_grad:type_name -> gradwire.v1.SetGradResponse
-	84,  // 41: gradwire.v1.Result.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradResponse
-	85,  // 42: gradwire.v1.Result.set_data:type_name -> gradwire.v1.SetDataResponse
-	86,  // 43: gradwire.v1.Result.manual_seed:type_name -> gradwire.v1.ManualSeedResponse
-	87,  // 44: gradwire.v1.Result.describe:type_name -> gradwire.v1.DescribeResponse
-	88,  // 45: gradwire.v1.Result.read:type_name -> gradwire.v1.ReadResponse
-	89,  // 46: gradwire.v1.Result.release:type_name -> gradwire.v1.ReleaseResponse
-	90,  // 47: gradwire.v1.Result.graph:type_name -> gradwire.v1.GraphResponse
-	91,  // 48: gradwire.v1.Result.prepare:type_name -> gradwire.v1.PrepareResponse
-	92,  // 49: gradwire.v1.Result.register_program:type_name -> gradwire.v1.RegisterProgramResponse
-	93,  // 50: gradwire.v1.Result.run_program:type_name -> gradwire.v1.RunProgramResponse
-	94,  // 51: gradwire.v1.Result.register_hook:type_name -> gradwire.v1.RegisterHookResponse
-	95,  // 52: gradwire.v1.Result.remove_hook:type_name -> gradwire.v1.RemoveHookResponse
-	96,  // 53: gradwire.v1.Result.resume_backward:type_name -> gradwire.v1.ResumeBackwardResponse
-	97,  // 54: gradwire.v1.Result.record_function:type_name -> gradwire.v1.RecordFunctionResponse
-	98,  // 55: gradwire.v1.Result.checkpoint:type_name -> gradwire.v1.CheckpointResponse
-	99,  // 56: gradwire.v1.Result.name_edge:type_name -> gradwire.v1.NameEdgeResponse
-	100, // 57: gradwire.v1.Result.pack_saved:type_name -> gradwire.v1.PackSavedResponse
-	101, // 58: gradwire.v1.Result.saved_value:type_name -> gradwire.v1.SavedValueResponse
-	102, // 59: gradwire.v1.Result.load_program:type_name -> gradwire.v1.LoadProgramResponse
-	103, // 60: gradwire.v1.Result.save_program:type_name -> gradwire.v1.SaveProgramResponse
-	104, // 61: gradwire.v1.Result.collective:type_name -> gradwire.v1.CollectiveResponse
-	12,  // 62: gradwire.v1.RunResponse.results:type_name -> gradwire.v1.Result
-	14,  // 63: gradwire.v1.RunResponse.timings:type_name -> gradwire.v1.Timings
-	105, // 64: gradwire.v1.RunResponse.op_times:type_name -> gradwire.v1.OpTime
-	16,  // 65: gradwire.v1.StreamRequest.attach:type_name -> gradwire.v1.StreamAttach
-	11,  // 66: gradwire.v1.StreamRequest.batch:type_name -> gradwire.v1.RunRequest
-	17,  // 67: gradwire.v1.StreamRequest.acknowledge:type_name -> gradwire.v1.StreamAcknowledge
-	19,  // 68: gradwire.v1.StreamResponse.attached:type_name -> gradwire.v1.StreamAttached
-	13,  // 69: gradwire.v1.StreamResponse.batch:type_name -> gradwire.v1.RunResponse
-	21,  // 70: gradwire.v1.UploadRequest.start:type_name -> gradwire.v1.UploadStart
-	21,  // 71: gradwire.v1.ShareRequest.upload:type_name -> gradwire.v1.UploadStart
-	23,  // 72: gradwire.v1.ShareRequest.download:type_name -> gradwire.v1.DownloadRequest
-	27,  // 73: gradwire.v1.ShareResponse.ring:type_name -> gradwire.v1.Ring
-	32,  // 74: gradwire.v1.ServerInfoResponse.devices:type_name -> gradwire.v1.Device
-	106, // 75: gradwire.v1.ServerInfoResponse.dtypes:type_name -> gradwire.v1.Dtype
-	5,   // 76: gradwire.v1.ServerInfoResponse.limits:type_name -> gradwire.v1.Limits
-	45,  // 77: gradwire.v1.ServerInfoResponse.build:type_name -> gradwire.v1.ServerInfoResponse.BuildEntry
-	42,  // 78: gradwire.v1.ListOpsResponse.ops:type_name -> gradwire.v1.OpSchema
-	38,  // 79: gradwire.v1.ListSessionsResponse.sessions:type_name -> gradwire.v1.SessionSummary
-	37,  // 80: gradwire.v1.ListSessionsResponse.nodes:type_name -> gradwire.v1.ClusterNode
-	39,  // 81: gradwire.v1.SessionSummary.stored:type_name -> gradwire.v1.StoredSession
-	44,  // 82: gradwire.v1.OpSchema.parameters:type_name -> gradwire.v1.Parameter
-	43,  // 83: gradwire.v1.OpSchema.overloads:type_name -> gradwire.v1.Overload
-	0,   // 84: gradwire.v1.OpSchema.view:type_name -> gradwire.v1.ViewKind
-	44,  // 85: gradwire.v1.Overload.parameters:type_name -> gradwire.v1.Parameter
-	1,   // 86: gradwire.v1.Parameter.kind:type_name -> gradwire.v1.ParameterKind
-	107, // 87: gradwire.v1.Parameter.default:type_name -> gradwire.v1.Argument
-	107, // 88: gradwire.v1.Parameter.fixed:type_name -> gradwire.v1.Argument
-	2,   // 89: gradwire.v1.AutogradService.OpenSession:input_type -> gradwire.v1.OpenSessionRequest
-	6,   // 90: gradwire.v1.AutogradService.KeepAlive:input_type -> gradwire.v1.KeepAliveRequest
-	8,   // 91: gradwire.v1.AutogradService.CloseSession:input_type -> gradwire.v1.CloseSessionRequest
-	47,  // 92: gradwire.v1.AutogradService.Create:input_type -> gradwire.v1.CreateRequest
-	48,  // 93: gradwire.v1.AutogradService.Op:input_type -> gradwire.v1.OpRequest
-	49,  // 94: gradwire.v1.AutogradService.Backward:input_type -> gradwire.v1.BackwardRequest
-	50,  // 95: gradwire.v1.AutogradService.RetainGrad:input_type -> gradwire.v1.RetainGradRequest
-	51,  // 96: gradwire.v1.AutogradService.Grad:input_type -> gradwire.v1.GradRequest
-	52,  // 97: gradwire.v1.AutogradService.Gradients:input_type -> gradwire.v1.GradientsRequest
-	53,  // 98: gradwire.v1.AutogradService.SetGrad:input_type -> gradwire.v1.SetGradRequest
-	54,  // 99: gradwire.v1.AutogradService.SetRequiresGrad:input_type -> gradwire.v1.SetRequiresGradRequest
-	55,  // 100: gradwire.v1.AutogradService.SetData:input_type -> gradwire.v1.SetDataRequest
-	56,  // 101: gradwire.v1.AutogradService.ManualSeed:input_type -> gradwire.v1.ManualSeedRequest
-	57,  // 102: gradwire.v1.AutogradService.Describe:input_type -> gradwire.v1.DescribeRequest
-	58,  // 103: gradwire.v1.AutogradService.Read:input_type -> gradwire.v1.ReadRequest
-	59,  // 104: gradwire.v1.AutogradService.Release:input_type -> gradwire.v1.ReleaseRequest
-	60,  // 105: gradwire.v1.AutogradService.Graph:input_type -> gradwire.v1.GraphRequest
-	20,  // 106: gradwire.v1.AutogradService.Upload:input_type -> gradwire.v1.UploadRequest
-	23,  // 107: gradwire.v1.AutogradService.Download:input_type -> gradwire.v1.DownloadRequest
-	25,  // 108: gradwire.v1.AutogradService.Share:input_type -> gradwire.v1.ShareRequest
-	11,  // 109: gradwire.v1.AutogradService.Run:input_type -> gradwire.v1.RunRequest
-	15,  // 110: gradwire.v1.AutogradService.Stream:input_type -> gradwire.v1.StreamRequest
-	63,  // 111: gradwire.v1.AutogradService.RegisterProgram:input_type -> gradwire.v1.RegisterProgramRequest
-	64,  // 112: gradwire.v1.AutogradService.RunProgram:input_type -> gradwire.v1.RunProgramRequest
-	73,  // 113: gradwire.v1.AutogradService.LoadProgram:input_type -> gradwire.v1.LoadProgramRequest
-	74,  // 114: gradwire.v1.AutogradService.SaveProgram:input_type -> gradwire.v1.SaveProgramRequest
-	65,  // 115: gradwire.v1.AutogradService.RegisterHook:input_type -> gradwire.v1.RegisterHookRequest
-	66,  // 116: gradwire.v1.AutogradService.RemoveHook:input_type -> gradwire.v1.RemoveHookRequest
-	67,  // 117: gradwire.v1.AutogradService.ResumeBackward:input_type -> gradwire.v1.ResumeBackwardRequest
-	68,  // 118: gradwire.v1.AutogradService.RecordFunction:input_type -> gradwire.v1.RecordFunctionRequest
-	69,  // 119: gradwire.v1.AutogradService.Checkpoint:input_type -> gradwire.v1.CheckpointRequest
-	70,  // 120: gradwire.v1.AutogradService.NameEdge:input_type -> gradwire.v1.NameEdgeRequest
-	71,  // 121: gradwire.v1.AutogradService.PackSaved:input_type -> gradwire.v1.PackSavedRequest
-	72,  // 122: gradwire.v1.AutogradService.SavedValue:input_type -> gradwire.v1.SavedValueRequest
-	75,  // 123: gradwire.v1.AutogradService.Collective:input_type -> gradwire.v1.CollectiveRequest
-	28,  // 124: gradwire.v1.AutogradService.Cancel:input_type -> gradwire.v1.CancelRequest
-	108, // 125: gradwire.v1.AutogradService.SaveSession:input_type -> gradwire.v1.SaveSessionRequest
-	109, // 126: gradwire.v1.AutogradService.RestoreSession:input_type -> gradwire.v1.RestoreSessionRequest
-	110, // 127: gradwire.v1.AutogradService.ListSnapshots:input_type -> gradwire.v1.ListSnapshotsRequest
-	111, // 128: gradwire.v1.AutogradService.DeleteSnapshot:input_type -> gradwire.v1.DeleteSnapshotRequest
-	112, // 129: gradwire.v1.AutogradService.SaveFile:input_type -> gradwire.v1.SaveFileRequest
-	113, // 130: gradwire.v1.AutogradService.LoadFile:input_type -> gradwire.v1.LoadFileRequest
-	114, // 131: gradwire.v1.AutogradService.ListFiles:input_type -> gradwire.v1.ListFilesRequest
-	115, // 132: gradwire.v1.AutogradService.DeleteFile:input_type -> gradwire.v1.DeleteFileRequest
-	30,  // 133: gradwire.v1.AutogradService.ServerInfo:input_type -> gradwire.v1.ServerInfoRequest
-	33,  // 134: gradwire.v1.AutogradService.ListOps:input_type -> gradwire.v1.ListOpsRequest
-	35,  // 135: gradwire.v1.AutogradService.ListSessions:input_type -> gradwire.v1.ListSessionsRequest
-	40,  // 136: gradwire.v1.AutogradService.EndSession:input_type -> gradwire.v1.EndSessionRequest
-	3,   // 137: gradwire.v1.AutogradService.OpenSession:output_type -> gradwire.v1.OpenSessionResponse
-	7,   // 138: gradwire.v1.AutogradService.KeepAlive:output_type -> gradwire.v1.KeepAliveResponse
-	9,   // 139: gradwire.v1.AutogradService.CloseSession:output_type -> gradwire.v1.CloseSessionResponse
-	77,  // 140: gradwire.v1.AutogradService.Create:output_type -> gradwire.v1.CreateResponse
-	78,  // 141: gradwire.v1.AutogradService.Op:output_type -> gradwire.v1.OpResponse
-	79,  // 142: gradwire.v1.AutogradService.Backward:output_type -> gradwire.v1.BackwardResponse
-	80,  // 143: gradwire.v1.AutogradService.RetainGrad:output_type -> gradwire.v1.RetainGradResponse
-	81,  // 144: gradwire.v1.AutogradService.Grad:output_type -> gradwire.v1.GradResponse
-	82,  // 145: gradwire.v1.AutogradService.Gradients:output_type -> gradwire.v1.GradientsResponse
-	83,  // 146: gradwire.v1.AutogradService.SetGrad:output_type -> gradwire.v1.SetGradResponse
-	84,  // 147: gradwire.v1.AutogradService.SetRequiresGrad:output_type -> gradwire.v1.SetRequiresGradResponse
-	85,  // 148: gradwire.v1.AutogradService.SetData:output_type -> gradwire.v1.SetDataResponse
-	86,  // 149: gradwire.v1.AutogradService.ManualSeed:output_type -> gradwire.v1.ManualSeedResponse
-	87,  // 150: gradwire.v1.AutogradService.Describe:output_type -> gradwire.v1.DescribeResponse
-	88,  // 151: gradwire.v1.AutogradService.Read:output_type -> gradwire.v1.ReadResponse
-	89,  // 152: gradwire.v1.AutogradService.Release:output_type -> gradwire.v1.ReleaseResponse
-	90,  // 153: gradwire.v1.AutogradService.Graph:output_type -> gradwire.v1.GraphResponse
-	22,  // 154: gradwire.v1.AutogradService.Upload:output_type -> gradwire.v1.UploadResponse
-	24,  // 155: gradwire.v1.AutogradService.Download:output_type -> gradwire.v1.DownloadResponse
-	26,  // 156: gradwire.v1.AutogradService.Share:output_type -> gradwire.v1.ShareResponse
-	13,  // 157: gradwire.v1.AutogradService.Run:output_type -> gradwire.v1.RunResponse
-	18,  // 158: gradwire.v1.AutogradService.Stream:output_type -> gradwire.v1.StreamResponse
-	92,  // 159: gradwire.v1.AutogradService.RegisterProgram:output_type -> gradwire.v1.RegisterProgramResponse
-	93,  // 160: gradwire.v1.AutogradService.RunProgram:output_type -> gradwire.v1.RunProgramResponse
-	102, // 161: gradwire.v1.AutogradService.LoadProgram:output_type -> gradwire.v1.LoadProgramResponse
-	103, // 162: gradwire.v1.AutogradService.SaveProgram:output_type -> gradwire.v1.SaveProgramResponse
-	94,  // 163: gradwire.v1.AutogradService.RegisterHook:output_type -> gradwire.v1.RegisterHookResponse
-	95,  // 164: gradwire.v1.AutogradService.RemoveHook:output_type -> gradwire.v1.RemoveHookResponse
-	96,  // 165: gradwire.v1.AutogradService.ResumeBackward:output_type -> gradwire.v1.ResumeBackwardResponse
-	97,  // 166: gradwire.v1.AutogradService.RecordFunction:output_type -> gradwire.v1.RecordFunctionResponse
-	98,  // 167: gradwire.v1.AutogradService.Checkpoint:output_type -> gradwire.v1.CheckpointResponse
-	99,  // 168: gradwire.v1.AutogradService.NameEdge:output_type -> gradwire.v1.NameEdgeResponse
-	100, // 169: gradwire.v1.AutogradService.PackSaved:output_type -> gradwire.v1.PackSavedResponse
-	101, // 170: gradwire.v1.AutogradService.SavedValue:output_type -> gradwire.v1.SavedValueResponse
-	104, // 171: gradwire.v1.AutogradService.Collective:output_type -> gradwire.v1.CollectiveResponse
-	29,  // 172: gradwire.v1.AutogradService.Cancel:output_type -> gradwire.v1.CancelResponse
-	116, // 173: gradwire.v1.AutogradService.SaveSession:output_type -> gradwire.v1.SaveSessionResponse
-	4,   // 174: gradwire.v1.AutogradService.RestoreSession:output_type -> gradwire.v1.RestoreSessionResponse
-	117, // 175: gradwire.v1.AutogradService.ListSnapshots:output_type -> gradwire.v1.ListSnapshotsResponse
-	118, // 176: gradwire.v1.AutogradService.DeleteSnapshot:output_type -> gradwire.v1.DeleteSnapshotResponse
-	119, // 177: gradwire.v1.AutogradService.SaveFile:output_type -> gradwire.v1.SaveFileResponse
-	120, // 178: gradwire.v1.AutogradService.LoadFile:output_type -> gradwire.v1.LoadFileResponse
-	121, // 179: gradwire.v1.AutogradService.ListFiles:output_type -> gradwire.v1.ListFilesResponse
-	122, // 180: gradwire.v1.AutogradService.DeleteFile:output_type -> gradwire.v1.DeleteFileResponse
-	31,  // 181: gradwire.v1.AutogradService.ServerInfo:output_type -> gradwire.v1.ServerInfoResponse
-	34,  // 182: gradwire.v1.AutogradService.ListOps:output_type -> gradwire.v1.ListOpsResponse
-	36,  // 183: gradwire.v1.AutogradService.ListSessions:output_type -> gradwire.v1.ListSessionsResponse
-	41,  // 184: gradwire.v1.AutogradService.EndSession:output_type -> gradwire.v1.EndSessionResponse
-	137, // [137:185] is the sub-list for method output_type
-	89,  // [89:137] is the sub-list for method input_type
-	89,  // [89:89] is the sub-list for extension type_name
-	89,  // [89:89] is the sub-list for extension extendee
-	0,   // [0:89] is the sub-list for field type_name
+	76,  // 32: gradwire.v1.Command.set_counters:type_name -> gradwire.v1.SetCountersRequest
+	10,  // 33: gradwire.v1.RunRequest.commands:type_name -> gradwire.v1.Command
+	77,  // 34: gradwire.v1.Result.error:type_name -> gradwire.v1.Error
+	78,  // 35: gradwire.v1.Result.create:type_name -> gradwire.v1.CreateResponse
+	79,  // 36: gradwire.v1.Result.op:type_name -> gradwire.v1.OpResponse
+	80,  // 37: gradwire.v1.Result.backward:type_name -> gradwire.v1.BackwardResponse
+	81,  // 38: gradwire.v1.Result.retain_grad:type_name -> gradwire.v1.RetainGradResponse
+	82,  // 39: gradwire.v1.Result.grad:type_name -> gradwire.v1.GradResponse
+	83,  // 40: gradwire.v1.Result.gradients:type_name -> gradwire.v1.GradientsResponse
+	84,  // 41: gradwire.v1.Result.set_grad:type_name -> gradwire.v1.SetGradResponse
+	85,  // 42: gradwire.v1.Result.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradResponse
+	86,  // 43: gradwire.v1.Result.set_data:type_name -> gradwire.v1.SetDataResponse
+	87,  // 44: gradwire.v1.Result.manual_seed:type_name -> gradwire.v1.ManualSeedResponse
+	88,  // 45: gradwire.v1.Result.describe:type_name -> gradwire.v1.DescribeResponse
+	89,  // 46: gradwire.v1.Result.read:type_name -> gradwire.v1.ReadResponse
+	90,  // 47: gradwire.v1.Result.release:type_name -> gradwire.v1.ReleaseResponse
+	91,  // 48: gradwire.v1.Result.graph:type_name -> gradwire.v1.GraphResponse
+	92,  // 49: gradwire.v1.Result.prepare:type_name -> gradwire.v1.PrepareResponse
+	93,  // 50: gradwire.v1.Result.register_program:type_name -> gradwire.v1.RegisterProgramResponse
+	94,  // 51: gradwire.v1.Result.run_program:type_name -> gradwire.v1.RunProgramResponse
+	95,  // 52: gradwire.v1.Result.register_hook:type_name -> gradwire.v1.RegisterHookResponse
+	96,  // 53: gradwire.v1.Result.remove_hook:type_name -> gradwire.v1.RemoveHookResponse
+	97,  // 54: gradwire.v1.Result.resume_backward:type_name -> gradwire.v1.ResumeBackwardResponse
+	98,  // 55: gradwire.v1.Result.record_function:type_name -> gradwire.v1.RecordFunctionResponse
+	99,  // 56: gradwire.v1.Result.checkpoint:type_name -> gradwire.v1.CheckpointResponse
+	100, // 57: gradwire.v1.Result.name_edge:type_name -> gradwire.v1.NameEdgeResponse
+	101, // 58: gradwire.v1.Result.pack_saved:type_name -> gradwire.v1.PackSavedResponse
+	102, // 59: gradwire.v1.Result.saved_value:type_name -> gradwire.v1.SavedValueResponse
+	103, // 60: gradwire.v1.Result.load_program:type_name -> gradwire.v1.LoadProgramResponse
+	104, // 61: gradwire.v1.Result.save_program:type_name -> gradwire.v1.SaveProgramResponse
+	105, // 62: gradwire.v1.Result.collective:type_name -> gradwire.v1.CollectiveResponse
+	106, // 63: gradwire.v1.Result.set_counters:type_name -> gradwire.v1.SetCountersResponse
+	12,  // 64: gradwire.v1.RunResponse.results:type_name -> gradwire.v1.Result
+	14,  // 65: gradwire.v1.RunResponse.timings:type_name -> gradwire.v1.Timings
+	107, // 66: gradwire.v1.RunResponse.op_times:type_name -> gradwire.v1.OpTime
+	16,  // 67: gradwire.v1.StreamRequest.attach:type_name -> gradwire.v1.StreamAttach
+	11,  // 68: gradwire.v1.StreamRequest.batch:type_name -> gradwire.v1.RunRequest
+	17,  // 69: gradwire.v1.StreamRequest.acknowledge:type_name -> gradwire.v1.StreamAcknowledge
+	19,  // 70: gradwire.v1.StreamResponse.attached:type_name -> gradwire.v1.StreamAttached
+	13,  // 71: gradwire.v1.StreamResponse.batch:type_name -> gradwire.v1.RunResponse
+	21,  // 72: gradwire.v1.UploadRequest.start:type_name -> gradwire.v1.UploadStart
+	21,  // 73: gradwire.v1.ShareRequest.upload:type_name -> gradwire.v1.UploadStart
+	23,  // 74: gradwire.v1.ShareRequest.download:type_name -> gradwire.v1.DownloadRequest
+	27,  // 75: gradwire.v1.ShareResponse.ring:type_name -> gradwire.v1.Ring
+	32,  // 76: gradwire.v1.ServerInfoResponse.devices:type_name -> gradwire.v1.Device
+	108, // 77: gradwire.v1.ServerInfoResponse.dtypes:type_name -> gradwire.v1.Dtype
+	5,   // 78: gradwire.v1.ServerInfoResponse.limits:type_name -> gradwire.v1.Limits
+	45,  // 79: gradwire.v1.ServerInfoResponse.build:type_name -> gradwire.v1.ServerInfoResponse.BuildEntry
+	42,  // 80: gradwire.v1.ListOpsResponse.ops:type_name -> gradwire.v1.OpSchema
+	38,  // 81: gradwire.v1.ListSessionsResponse.sessions:type_name -> gradwire.v1.SessionSummary
+	37,  // 82: gradwire.v1.ListSessionsResponse.nodes:type_name -> gradwire.v1.ClusterNode
+	39,  // 83: gradwire.v1.SessionSummary.stored:type_name -> gradwire.v1.StoredSession
+	44,  // 84: gradwire.v1.OpSchema.parameters:type_name -> gradwire.v1.Parameter
+	43,  // 85: gradwire.v1.OpSchema.overloads:type_name -> gradwire.v1.Overload
+	0,   // 86: gradwire.v1.OpSchema.view:type_name -> gradwire.v1.ViewKind
+	44,  // 87: gradwire.v1.Overload.parameters:type_name -> gradwire.v1.Parameter
+	1,   // 88: gradwire.v1.Parameter.kind:type_name -> gradwire.v1.ParameterKind
+	109, // 89: gradwire.v1.Parameter.default:type_name -> gradwire.v1.Argument
+	109, // 90: gradwire.v1.Parameter.fixed:type_name -> gradwire.v1.Argument
+	2,   // 91: gradwire.v1.AutogradService.OpenSession:input_type -> gradwire.v1.OpenSessionRequest
+	6,   // 92: gradwire.v1.AutogradService.KeepAlive:input_type -> gradwire.v1.KeepAliveRequest
+	8,   // 93: gradwire.v1.AutogradService.CloseSession:input_type -> gradwire.v1.CloseSessionRequest
+	47,  // 94: gradwire.v1.AutogradService.Create:input_type -> gradwire.v1.CreateRequest
+	48,  // 95: gradwire.v1.AutogradService.Op:input_type -> gradwire.v1.OpRequest
+	49,  // 96: gradwire.v1.AutogradService.Backward:input_type -> gradwire.v1.BackwardRequest
+	50,  // 97: gradwire.v1.AutogradService.RetainGrad:input_type -> gradwire.v1.RetainGradRequest
+	51,  // 98: gradwire.v1.AutogradService.Grad:input_type -> gradwire.v1.GradRequest
+	52,  // 99: gradwire.v1.AutogradService.Gradients:input_type -> gradwire.v1.GradientsRequest
+	53,  // 100: gradwire.v1.AutogradService.SetGrad:input_type -> gradwire.v1.SetGradRequest
+	54,  // 101: gradwire.v1.AutogradService.SetRequiresGrad:input_type -> gradwire.v1.SetRequiresGradRequest
+	55,  // 102: gradwire.v1.AutogradService.SetData:input_type -> gradwire.v1.SetDataRequest
+	56,  // 103: gradwire.v1.AutogradService.ManualSeed:input_type -> gradwire.v1.ManualSeedRequest
+	57,  // 104: gradwire.v1.AutogradService.Describe:input_type -> gradwire.v1.DescribeRequest
+	58,  // 105: gradwire.v1.AutogradService.Read:input_type -> gradwire.v1.ReadRequest
+	59,  // 106: gradwire.v1.AutogradService.Release:input_type -> gradwire.v1.ReleaseRequest
+	60,  // 107: gradwire.v1.AutogradService.Graph:input_type -> gradwire.v1.GraphRequest
+	20,  // 108: gradwire.v1.AutogradService.Upload:input_type -> gradwire.v1.UploadRequest
+	23,  // 109: gradwire.v1.AutogradService.Download:input_type -> gradwire.v1.DownloadRequest
+	25,  // 110: gradwire.v1.AutogradService.Share:input_type -> gradwire.v1.ShareRequest
+	11,  // 111: gradwire.v1.AutogradService.Run:input_type -> gradwire.v1.RunRequest
+	15,  // 112: gradwire.v1.AutogradService.Stream:input_type -> gradwire.v1.StreamRequest
+	63,  // 113: gradwire.v1.AutogradService.RegisterProgram:input_type -> gradwire.v1.RegisterProgramRequest
+	64,  // 114: gradwire.v1.AutogradService.RunProgram:input_type -> gradwire.v1.RunProgramRequest
+	73,  // 115: gradwire.v1.AutogradService.LoadProgram:input_type -> gradwire.v1.LoadProgramRequest
+	74,  // 116: gradwire.v1.AutogradService.SaveProgram:input_type -> gradwire.v1.SaveProgramRequest
+	65,  // 117: gradwire.v1.AutogradService.RegisterHook:input_type -> gradwire.v1.RegisterHookRequest
+	66,  // 118: gradwire.v1.AutogradService.RemoveHook:input_type -> gradwire.v1.RemoveHookRequest
+	67,  // 119: gradwire.v1.AutogradService.ResumeBackward:input_type -> gradwire.v1.ResumeBackwardRequest
+	68,  // 120: gradwire.v1.AutogradService.RecordFunction:input_type -> gradwire.v1.RecordFunctionRequest
+	69,  // 121: gradwire.v1.AutogradService.Checkpoint:input_type -> gradwire.v1.CheckpointRequest
+	70,  // 122: gradwire.v1.AutogradService.NameEdge:input_type -> gradwire.v1.NameEdgeRequest
+	71,  // 123: gradwire.v1.AutogradService.PackSaved:input_type -> gradwire.v1.PackSavedRequest
+	72,  // 124: gradwire.v1.AutogradService.SavedValue:input_type -> gradwire.v1.SavedValueRequest
+	76,  // 125: gradwire.v1.AutogradService.SetCounters:input_type -> gradwire.v1.SetCountersRequest
+	75,  // 126: gradwire.v1.AutogradService.Collective:input_type -> gradwire.v1.CollectiveRequest
+	28,  // 127: gradwire.v1.AutogradService.Cancel:input_type -> gradwire.v1.CancelRequest
+	110, // 128: gradwire.v1.AutogradService.SaveSession:input_type -> gradwire.v1.SaveSessionRequest
+	111, // 129: gradwire.v1.AutogradService.RestoreSession:input_type -> gradwire.v1.RestoreSessionRequest
+	112, // 130: gradwire.v1.AutogradService.ListSnapshots:input_type -> gradwire.v1.ListSnapshotsRequest
+	113, // 131: gradwire.v1.AutogradService.DeleteSnapshot:input_type -> gradwire.v1.DeleteSnapshotRequest
+	114, // 132: gradwire.v1.AutogradService.SaveFile:input_type -> gradwire.v1.SaveFileRequest
+	115, // 133: gradwire.v1.AutogradService.LoadFile:input_type -> gradwire.v1.LoadFileRequest
+	116, // 134: gradwire.v1.AutogradService.ListFiles:input_type -> gradwire.v1.ListFilesRequest
+	117, // 135: gradwire.v1.AutogradService.DeleteFile:input_type -> gradwire.v1.DeleteFileRequest
+	30,  // 136: gradwire.v1.AutogradService.ServerInfo:input_type -> gradwire.v1.ServerInfoRequest
+	33,  // 137: gradwire.v1.AutogradService.ListOps:input_type -> gradwire.v1.ListOpsRequest
+	35,  // 138: gradwire.v1.AutogradService.ListSessions:input_type -> gradwire.v1.ListSessionsRequest
+	40,  // 139: gradwire.v1.AutogradService.EndSession:input_type -> gradwire.v1.EndSessionRequest
+	3,   // 140: gradwire.v1.AutogradService.OpenSession:output_type -> gradwire.v1.OpenSessionResponse
+	7,   // 141: gradwire.v1.AutogradService.KeepAlive:output_type -> gradwire.v1.KeepAliveResponse
+	9,   // 142: gradwire.v1.AutogradService.CloseSession:output_type -> gradwire.v1.CloseSessionResponse
+	78,  // 143: gradwire.v1.AutogradService.Create:output_type -> gradwire.v1.CreateResponse
+	79,  // 144: gradwire.v1.AutogradService.Op:output_type -> gradwire.v1.OpResponse
+	80,  // 145: gradwire.v1.AutogradService.Backward:output_type -> gradwire.v1.BackwardResponse
+	81,  // 146: gradwire.v1.AutogradService.RetainGrad:output_type -> gradwire.v1.RetainGradResponse
+	82,  // 147: gradwire.v1.AutogradService.Grad:output_type -> gradwire.v1.GradResponse
+	83,  // 148: gradwire.v1.AutogradService.Gradients:output_type -> gradwire.v1.GradientsResponse
+	84,  // 149: gradwire.v1.AutogradService.SetGrad:output_type -> gradwire.v1.SetGradResponse
+	85,  // 150: gradwire.v1.AutogradService.SetRequiresGrad:output_type -> gradwire.v1.SetRequiresGradResponse
+	86,  // 151: gradwire.v1.AutogradService.SetData:output_type -> gradwire.v1.SetDataResponse
+	87,  // 152: gradwire.v1.AutogradService.ManualSeed:output_type -> gradwire.v1.ManualSeedResponse
+	88,  // 153: gradwire.v1.AutogradService.Describe:output_type -> gradwire.v1.DescribeResponse
+	89,  // 154: gradwire.v1.AutogradService.Read:output_type -> gradwire.v1.ReadResponse
+	90,  // 155: gradwire.v1.AutogradService.Release:output_type -> gradwire.v1.ReleaseResponse
+	91,  // 156: gradwire.v1.AutogradService.Graph:output_type -> gradwire.v1.GraphResponse
+	22,  // 157: gradwire.v1.AutogradService.Upload:output_type -> gradwire.v1.UploadResponse
+	24,  // 158: gradwire.v1.AutogradService.Download:output_type -> gradwire.v1.DownloadResponse
+	26,  // 159: gradwire.v1.AutogradService.Share:output_type -> gradwire.v1.ShareResponse
+	13,  // 160: gradwire.v1.AutogradService.Run:output_type -> gradwire.v1.RunResponse
+	18,  // 161: gradwire.v1.AutogradService.Stream:output_type -> gradwire.v1.StreamResponse
+	93,  // 162: gradwire.v1.AutogradService.RegisterProgram:output_type -> gradwire.v1.RegisterProgramResponse
+	94,  // 163: gradwire.v1.AutogradService.RunProgram:output_type -> gradwire.v1.RunProgramResponse
+	103, // 164: gradwire.v1.AutogradService.LoadProgram:output_type -> gradwire.v1.LoadProgramResponse
+	104, // 165: gradwire.v1.AutogradService.SaveProgram:output_type -> gradwire.v1.SaveProgramResponse
+	95,  // 166: gradwire.v1.AutogradService.RegisterHook:output_type -> gradwire.v1.RegisterHookResponse
+	96,  // 167: gradwire.v1.AutogradService.RemoveHook:output_type -> gradwire.v1.RemoveHookResponse
+	97,  // 168: gradwire.v1.AutogradService.ResumeBackward:output_type -> gradwire.v1.ResumeBackwardResponse
+	98,  // 169: gradwire.v1.AutogradService.RecordFunction:output_type -> gradwire.v1.RecordFunctionResponse
+	99,  // 170: gradwire.v1.AutogradService.Checkpoint:output_type -> gradwire.v1.CheckpointResponse
+	100, // 171: gradwire.v1.AutogradService.NameEdge:output_type -> gradwire.v1.NameEdgeResponse
+	101, // 172: gradwire.v1.AutogradService.PackSaved:output_type -> gradwire.v1.PackSavedResponse
+	102, // 173: gradwire.v1.AutogradService.SavedValue:output_type -> gradwire.v1.SavedValueResponse
+	106, // 174: gradwire.v1.AutogradService.SetCounters:output_type -> gradwire.v1.SetCountersResponse
+	105, // 175: gradwire.v1.AutogradService.Collective:output_type -> gradwire.v1.CollectiveResponse
+	29,  // 176: gradwire.v1.AutogradService.Cancel:output_type -> gradwire.v1.CancelResponse
+	118, // 177: gradwire.v1.AutogradService.SaveSession:output_type -> gradwire.v1.SaveSessionResponse
+	4,   // 178: gradwire.v1.AutogradService.RestoreSession:output_type -> gradwire.v1.RestoreSessionResponse
+	119, // 179: gradwire.v1.AutogradService.ListSnapshots:output_type -> gradwire.v1.ListSnapshotsResponse
+	120, // 180: gradwire.v1.AutogradService.DeleteSnapshot:output_type -> gradwire.v1.DeleteSnapshotResponse
+	121, // 181: gradwire.v1.AutogradService.SaveFile:output_type -> gradwire.v1.SaveFileResponse
+	122, // 182: gradwire.v1.AutogradService.LoadFile:output_type -> gradwire.v1.LoadFileResponse
+	123, // 183: gradwire.v1.AutogradService.ListFiles:output_type -> gradwire.v1.ListFilesResponse
+	124, // 184: gradwire.v1.AutogradService.DeleteFile:output_type -> gradwire.v1.DeleteFileResponse
+	31,  // 185: gradwire.v1.AutogradService.ServerInfo:output_type -> gradwire.v1.ServerInfoResponse
+	34,  // 186: gradwire.v1.AutogradService.ListOps:output_type -> gradwire.v1.ListOpsResponse
+	36,  // 187: gradwire.v1.AutogradService.ListSessions:output_type -> gradwire.v1.ListSessionsResponse
+	41,  // 188: gradwire.v1.AutogradService.EndSession:output_type -> gradwire.v1.EndSessionResponse
+	140, // [140:189] is the sub-list for method output_type
+	91,  // [91:140] is the sub-list for method input_type
+	91,  // [91:91] is the sub-list for extension type_name
+	91,  // [91:91] is the sub-list for extension extendee
+	0,   // [0:91] is the sub-list for field type_name
 }
 
 func init() { file_gradwire_v1_service_proto_init() }
@@ -5690,6 +5733,7 @@ func file_gradwire_v1_service_proto_init() {
 		(*Command_LoadProgram)(nil),
 		(*Command_SaveProgram)(nil),
 		(*Command_Collective)(nil),
+		(*Command_SetCounters)(nil),
 	}
 	file_gradwire_v1_service_proto_msgTypes[10].OneofWrappers = []any{
 		(*Result_Error)(nil),
@@ -5721,6 +5765,7 @@ func file_gradwire_v1_service_proto_init() {
 		(*Result_LoadProgram)(nil),
 		(*Result_SaveProgram)(nil),
 		(*Result_Collective)(nil),
+		(*Result_SetCounters)(nil),
 	}
 	file_gradwire_v1_service_proto_msgTypes[13].OneofWrappers = []any{
 		(*StreamRequest_Attach)(nil),

@@ -87,6 +87,7 @@ const (
 	AutogradService_NameEdge_FullMethodName        = "/gradwire.v1.AutogradService/NameEdge"
 	AutogradService_PackSaved_FullMethodName       = "/gradwire.v1.AutogradService/PackSaved"
 	AutogradService_SavedValue_FullMethodName      = "/gradwire.v1.AutogradService/SavedValue"
+	AutogradService_SetCounters_FullMethodName     = "/gradwire.v1.AutogradService/SetCounters"
 	AutogradService_Collective_FullMethodName      = "/gradwire.v1.AutogradService/Collective"
 	AutogradService_Cancel_FullMethodName          = "/gradwire.v1.AutogradService/Cancel"
 	AutogradService_SaveSession_FullMethodName     = "/gradwire.v1.AutogradService/SaveSession"
@@ -211,6 +212,8 @@ type AutogradServiceClient interface {
 	PackSaved(ctx context.Context, in *PackSavedRequest, opts ...grpc.CallOption) (*PackSavedResponse, error)
 	// Returns a value that a node saved for backward.
 	SavedValue(ctx context.Context, in *SavedValueRequest, opts ...grpc.CallOption) (*SavedValueResponse, error)
+	// Tells or sets a tensor's version, or a node's place in the order of backward.
+	SetCounters(ctx context.Context, in *SetCountersRequest, opts ...grpc.CallOption) (*SetCountersResponse, error)
 	// Exchanges tensors with other sessions of a group.
 	Collective(ctx context.Context, in *CollectiveRequest, opts ...grpc.CallOption) (*CollectiveResponse, error)
 	// Cancels a session's running and waiting commands.
@@ -607,6 +610,16 @@ func (c *autogradServiceClient) SavedValue(ctx context.Context, in *SavedValueRe
 	return out, nil
 }
 
+func (c *autogradServiceClient) SetCounters(ctx context.Context, in *SetCountersRequest, opts ...grpc.CallOption) (*SetCountersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetCountersResponse)
+	err := c.cc.Invoke(ctx, AutogradService_SetCounters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *autogradServiceClient) Collective(ctx context.Context, in *CollectiveRequest, opts ...grpc.CallOption) (*CollectiveResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(CollectiveResponse)
@@ -855,6 +868,8 @@ type AutogradServiceServer interface {
 	PackSaved(context.Context, *PackSavedRequest) (*PackSavedResponse, error)
 	// Returns a value that a node saved for backward.
 	SavedValue(context.Context, *SavedValueRequest) (*SavedValueResponse, error)
+	// Tells or sets a tensor's version, or a node's place in the order of backward.
+	SetCounters(context.Context, *SetCountersRequest) (*SetCountersResponse, error)
 	// Exchanges tensors with other sessions of a group.
 	Collective(context.Context, *CollectiveRequest) (*CollectiveResponse, error)
 	// Cancels a session's running and waiting commands.
@@ -994,6 +1009,9 @@ func (UnimplementedAutogradServiceServer) PackSaved(context.Context, *PackSavedR
 }
 func (UnimplementedAutogradServiceServer) SavedValue(context.Context, *SavedValueRequest) (*SavedValueResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method SavedValue not implemented")
+}
+func (UnimplementedAutogradServiceServer) SetCounters(context.Context, *SetCountersRequest) (*SetCountersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetCounters not implemented")
 }
 func (UnimplementedAutogradServiceServer) Collective(context.Context, *CollectiveRequest) (*CollectiveResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Collective not implemented")
@@ -1630,6 +1648,24 @@ func _AutogradService_SavedValue_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AutogradService_SetCounters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetCountersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AutogradServiceServer).SetCounters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AutogradService_SetCounters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AutogradServiceServer).SetCounters(ctx, req.(*SetCountersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AutogradService_Collective_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(CollectiveRequest)
 	if err := dec(in); err != nil {
@@ -2008,6 +2044,10 @@ var AutogradService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "SavedValue",
 			Handler:    _AutogradService_SavedValue_Handler,
+		},
+		{
+			MethodName: "SetCounters",
+			Handler:    _AutogradService_SetCounters_Handler,
 		},
 		{
 			MethodName: "Collective",

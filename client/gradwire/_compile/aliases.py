@@ -19,6 +19,10 @@ class TensorAliases:
     """
 
     def __init__(self, outside: Iterable[Handle]) -> None:
+        outside = list(outside)
+        for handle in outside:
+            if handle._spec.dtype.is_complex and handle._storage is None:
+                share_storage(handle, handle)  # counts its changes, of which a conjugate made later is to know
         self._before = {handle._id: _count(handle._storage) for handle in outside}
         self._inputs = 0
         #: Inputs that the call changed in place: input index, increase of the storage's version and of its changes.
@@ -74,8 +78,7 @@ class TensorAliases:
             handle = self._input(feeds, place)
             storage = handle._storage
             if storage is not None:
-                storage.version += versions * repeat
-                storage.changes += changes * repeat
+                storage.written(versions * repeat, changes * repeat)
                 handle._changes_seen = storage.changes
 
     def changed_captures(self) -> list[Handle]:

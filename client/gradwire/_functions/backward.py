@@ -19,7 +19,7 @@ from gradwire._functions.saved_tensor_hooks import packing
 from gradwire._functions.stored_values import StoredValues
 from gradwire._graph import commands
 from gradwire._graph.anomaly import checks_nan, explained
-from gradwire._graph.hook_runner import run_hooks
+from gradwire._graph.hook_runner import Pass, run_hooks
 from gradwire._graph.sparse_gradients import SparseGradients, fitting, not_a_leaf, takes_sparse
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import Spec, read_spec
@@ -140,7 +140,8 @@ def backward(
             if answer.HasField("due"):
                 memo = None  # the client takes part
                 try:
-                    run_hooks(session, answer.due, create_graph, on_result, keep, not targets, sparse)
+                    this = Pass(keep, not targets, sparse, roots, targets)
+                    run_hooks(session, answer.due, create_graph, on_result, this)
                 finally:
                     session.hidden_writes += 1  # what hooks have read may be written after them
             else:
@@ -281,7 +282,8 @@ def grad(
                 answer = session.wait(build(values), tuple(ids)).gradients
                 if answer.HasField("due"):
                     memo = None
-                    run_hooks(session, answer.due, create_graph, on_result, keep, False, sparse)
+                    this = Pass(keep, False, sparse, roots, targets, captures=True)
+                    run_hooks(session, answer.due, create_graph, on_result, this)
                 else:
                     on_result(answer)
             return tuple(arrived)

@@ -51,13 +51,28 @@ def is_signed(input: Tensor) -> bool:
 
 
 def is_conj(input: Tensor) -> bool:
-    """Whether a conjugation is pending: never here (torch.is_conj)."""
-    return False
+    """Whether a conjugation is pending in PyTorch (torch.is_conj)."""
+    return input.is_conj()
+
+
+def conj(input: Tensor) -> Tensor:
+    """The complex conjugate; a real tensor is returned unchanged (torch.conj)."""
+    return input.conj()
+
+
+def imag(input: Tensor) -> Tensor:
+    """The imaginary part, a view (torch.imag)."""
+    return input.imag
+
+
+def resolve_conj(input: Tensor) -> Tensor:
+    """A copy of what PyTorch has a pending conjugation for; else the tensor itself (torch.resolve_conj)."""
+    return input.resolve_conj()
 
 
 def is_neg(input: Tensor) -> bool:
-    """Whether a negation is pending: never here (torch.is_neg)."""
-    return False
+    """Whether a negation is pending in PyTorch (torch.is_neg)."""
+    return input.is_neg()
 
 
 def is_inference(input: Tensor) -> bool:
@@ -66,8 +81,8 @@ def is_inference(input: Tensor) -> bool:
 
 
 def resolve_neg(input: Tensor) -> Tensor:
-    """The tensor itself: negations are never left pending (torch.resolve_neg)."""
-    return input
+    """A copy of what PyTorch has a pending negation for; else the tensor itself (torch.resolve_neg)."""
+    return input.resolve_neg()
 
 
 def get_device(input: Tensor) -> int:

@@ -67,6 +67,8 @@ class StoredValues:
     holds_stored_values = True
     #: Number of in-place changes of the stored elements.
     changes = 0
+    #: Whether it was made of two tensors whose elements are at its places.
+    both_stored = False
 
     is_quantized = is_nested = is_mkldnn = is_meta = False
     # Lets operators of arrays and tensors defer to this class.
@@ -161,8 +163,11 @@ class StoredValues:
 
     @property
     def grad_fn(self) -> Any:
-        """Node of the values; None for a leaf."""
-        return self._v.grad_fn
+        """Node of the values; None for a leaf. What it saved of elements at the same places is shown as such."""
+        node = self._v.grad_fn
+        if node is not None:
+            node.stored = (self._nnz(), self.maker(), self.both_stored)
+        return node
 
     @property
     def grad(self: _Stored) -> _Stored | None:

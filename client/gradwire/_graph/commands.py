@@ -268,3 +268,11 @@ def refresh_view(tensor: Handle) -> None:
     request = hooks_pb2.NameEdgeRequest(tensor=tensor._id, edge=number)
     session.wait(service_pb2.Command(name_edge=request), (number,))
     session.released.append(number)
+
+
+def counters(
+    tensor: Handle, node: int = 0, *, version: int | None = None, sequence: int | None = None
+) -> commands_pb2.SetCountersResponse:
+    """Ask for a tensor's version and for when a node behind it was made (0: its own), or set them first."""
+    request = commands_pb2.SetCountersRequest(tensor=tensor._id, node=node, version=version, sequence=sequence)
+    return tensor._session.wait(service_pb2.Command(set_counters=request)).set_counters

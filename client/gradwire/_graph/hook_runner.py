@@ -17,7 +17,7 @@ from gradwire._base.modes import set_grad_enabled
 from gradwire._base.refused import refusal
 from gradwire._base.signals import deliver
 from gradwire._graph.sparse_gradients import SparseGradients
-from gradwire._proxy.handle import PRESENT, UNKNOWN
+from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import read_spec
 from gradwire._proxy.results import known_or_new, mark_gradients, new_proxy
 from gradwire._transport.transport import SIGNAL_CHECK_SECONDS
@@ -36,13 +36,25 @@ class Pass:
     """One backward pass in which the client takes part, with the callbacks that its hooks queued for its end.
 
     keeps_graph: whether saved values stay. to_leaves: whether all leaves receive their gradients. sparse: the sparse
-    gradients that it makes. held: what must stay until its results are made.
+    gradients that it makes. roots: where it begins. targets: where it ends, if not at all leaves. captures: whether it
+    returns the gradients there (autograd.grad). held: what must stay until its results are made.
     """
 
     _numbers = itertools.count()
 
-    def __init__(self, keeps_graph: bool, to_leaves: bool, sparse: SparseGradients) -> None:
+    def __init__(
+        self,
+        keeps_graph: bool,
+        to_leaves: bool,
+        sparse: SparseGradients,
+        roots: Sequence[Handle] = (),
+        targets: Sequence[Handle] = (),
+        captures: bool = False,
+    ) -> None:
         self.number = next(self._numbers)
+        self.roots = roots
+        self.targets = targets
+        self.captures = captures
         self.sparse = sparse
         self.keeps_graph = keeps_graph
         self.to_leaves = to_leaves
@@ -73,15 +85,12 @@ def run_hooks(
     call: types_pb2.HookCall,
     create_graph: bool,
     on_result: Callable[[hooks_pb2.ResumeBackwardResponse], None],
-    keeps_graph: bool,
-    to_leaves: bool,
-    sparse: SparseGradients,
+    this: Pass,
 ) -> None:
-    """Run all hooks of a backward until it ends, then pass its result to `on_result`. `sparse` collects gradients.
+    """Run all hooks of a backward until it ends, then pass its result to `on_result`.
 
     An exception of a hook ends the backward, also on the server. Callbacks for the end run after `on_result`.
     """
-    this = Pass(keeps_graph, to_leaves, sparse)
     while True:
         request = hooks_pb2.ResumeBackwardRequest(backward=call.backward)
         token = CURRENT_PASS.set(this)

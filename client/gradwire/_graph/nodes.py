@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireTypeError
 from gradwire._base.wiring import wired
+from gradwire._graph import commands
 from gradwire._graph.graph import Graph, GraphLeaf, GraphNode
 from gradwire._graph.hooks import RemovableHandle, hook_after, hook_before
 from gradwire._graph.saved_tensors import raw_saved_value, saved_value
@@ -21,12 +22,18 @@ from gradwire.v1 import commands_pb2
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import SessionProtocol
 
+# Sequence number of AccumulateGrad nodes on the server, and in PyTorch.
+_LAST, _OF_LEAVES = 1 << 62, (1 << 64) - 1
 # Nodes whose `name()` includes PyTorch's namespace, unlike their class name.
 _NAMESPACED = ("AccumulateGrad", "CopyBackwards", "CopySlices", "NotImplemented")
 
 
 class Node:
     """A node of the reverse graph (torch.autograd.graph.Node). Nodes are equal if their server ids are equal."""
+
+    #: Of a sparse result's node: the number of its stored elements, what makes such a tensor of values, and whether
+    #: the second operand was sparse, too.
+    stored: tuple[int, Callable[[Any], Any], bool] | None = None
 
     def __init__(self, name: str, root: Handle, node_id: int = 0) -> None:
         self._name = name
@@ -72,6 +79,15 @@ class Node:
         notes: dict[int, dict[Any, Any]] = self._root.__dict__.setdefault("_node_metadata", {})
         return notes.setdefault(self._load().id, {})
 
+    def _sequence_nr(self) -> int:
+        """When the node was made: of those that are ready, backward visits the one with the largest number first."""
+        made = commands.counters(self._root, self._number()).sequence
+        return _OF_LEAVES if made == _LAST else made
+
+    def _set_sequence_nr(self, number: int) -> None:
+        """Let the node count as made at another time. Raises RuntimeError for the node of a leaf."""
+        commands.counters(self._root, self._number(), sequence=number)
+
     def _number(self) -> int:
         """The node's id on the server. 0 means the root tensor's node, while the tensor still has that node."""
         if not self._node_id and self._root._edge is not self._edge:
@@ -98,7 +114,7 @@ class Node:
         """
         found = None
         if name.startswith("_saved_"):
-            found = saved_value(self, name.removeprefix("_saved_"))
+            found = self._at_its_places(name, saved_value(self, name.removeprefix("_saved_")))
         elif name.startswith("_raw_saved_"):
             key = name.removeprefix("_raw_saved_")
             found = raw_saved_value(self, "saved_tensors" if key == "tensors" else key)
@@ -109,6 +125,14 @@ class Node:
         if found is None:
             raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'", name=name)
         return found
+
+    def _at_its_places(self, name: str, value: Any) -> Any:
+        """A saved value, as a sparse tensor if it is that: one that was an operand or the result of a sparse op."""
+        if self.stored is None or not isinstance(value, Handle):
+            return value
+        count, make, both = self.stored
+        known = name in ("_saved_self", "_saved_result") or (both and name == "_saved_other")
+        return make(value) if known and value._spec.shape[:1] == (count,) else value
 
     def _root_id(self) -> int:
         """The id of the root tensor's own node, if it is known."""
@@ -121,6 +145,10 @@ class Node:
             self._node_id = self._node_id or nodes.root
             self._message = nodes.by_id[self._node_id]
         return self._message
+
+    def leads_to(self, node_id: int) -> bool:
+        """Whether a node is behind the same tensor."""
+        return node_id in _nodes_of(self._root).by_id
 
     def _neighbour(self, node_id: int) -> Node:
         message = _nodes_of(self._root).by_id[node_id]

@@ -99,6 +99,7 @@ REEXPORTS: dict[str, str] = {
     "_format_time=profiler._events.format_time",
     "autograd": "_profiler_enabled=profiler.profiler_enabled kineto_available=profiler.kineto_available torch=. "
     "is_multithreading_enabled=autograd.grad_mode.is_multithreading_enabled "
+    "_unsafe_preserve_version_counter=autograd._versions.unsafe_preserve_version_counter "
     "SavedTensor=_graph.saved_tensors.SavedTensor",
     "profiler.profiler": "profiler",
     "distributions.distribution": "distributions",
@@ -119,10 +120,17 @@ REEXPORTS: dict[str, str] = {
     "DelayedError=autograd._nodes.DelayedError",
     "_C._autograd": "_saved_tensors_hooks_is_enabled=_functions.saved_tensor_hooks._saved_tensors_hooks_is_enabled "
     "_get_current_graph_task_keep_graph=autograd._nodes.current_graph_task_keep_graph "
+    "_unsafe_set_version_counter=autograd._versions.unsafe_set_version_counter "
     "SavedTensor=_graph.saved_tensors.SavedTensor",
     "_C": "_current_graph_task_id=autograd._nodes.current_graph_task_id "
+    "_current_graph_task_execution_order=autograd._execution.current_graph_task_execution_order "
+    "_will_engine_execute_node=autograd._execution.will_engine_execute_node "
     "is_grad_enabled=_base.modes.is_grad_enabled _WeakTensorRef=autograd._nodes.WeakTensorRef "
     "_set_fwd_grad_enabled=autograd.forward_ad.set_fwd_grad_enabled "
+    "_set_cached_tensors_enabled=autograd._cached_tensors.set_cached_tensors_enabled "
+    "_add_cached_tensor=autograd._cached_tensors.add_cached_tensor "
+    "_remove_cached_tensor=autograd._cached_tensors.remove_cached_tensor "
+    "_is_cached_tensor=autograd._cached_tensors.is_cached_tensor "
     "_is_fwd_grad_enabled=autograd.forward_ad._is_fwd_grad_enabled "
     "_is_multithreading_enabled=autograd.grad_mode.is_multithreading_enabled "
     "_disabled_torch_function_impl=_tensor.overrides.disabled_override "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -35,9 +36,24 @@ class StorageState:
     refreshed before use. `owner` describes the tensor that the memory was made for, if known. `left` says whether the
     base left the graph. Then only the server knows its views' history.
     `dual` says that a tensor of the storage has or had a tangent. After an in-place change only the server knows whose.
+    `mirrors` are storages that hold copies of the values, conjugated or negated, where PyTorch has views: a change of
+    one makes the others `stale`. `conjugate` says that this one's values are conjugates.
+    `parted` is set after one of its tensors was given other memory, which goes on sharing the version: what to add to
+    `version` for the tensors' own.
     """
 
-    __slots__ = ("__weakref__", "changes", "dual", "left", "owner", "version")
+    __slots__ = (
+        "__weakref__",
+        "changes",
+        "conjugate",
+        "dual",
+        "left",
+        "mirrors",
+        "owner",
+        "parted",
+        "stale",
+        "version",
+    )
 
     def __init__(self, owner: Spec | None = None) -> None:
         self.changes = 0
@@ -45,6 +61,26 @@ class StorageState:
         self.dual = False
         self.left = False
         self.version = 0
+        self.conjugate = self.stale = False
+        self.parted: int | None = None
+        self.mirrors: list[weakref.ref[StorageState]] | None = None
+
+    def written(self, versions: int = 1, changes: int = 1) -> None:
+        """Note in-place changes of values, or of flags: then `versions` is 0."""
+        self.version += versions
+        self.changes += changes
+        if versions and self.mirrors is not None:
+            self._outdate_mirrors()
+
+    def _outdate_mirrors(self) -> None:
+        waiting: list[StorageState] = [self]
+        while waiting:
+            for reference in waiting.pop().mirrors or ():
+                other = reference()
+                if other is not None and other is not self and not other.stale:
+                    other.stale = True
+                    other.changes += 1
+                    waiting.append(other)
 
 
 class ViewOf:

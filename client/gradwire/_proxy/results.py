@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from gradwire._base.refused import refusal
 from gradwire._proxy.dual_levels import DUAL_LEVELS, note_dual, set_tangent_edges
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle, StorageState, ViewOf
 from gradwire._proxy.memo import Spec, read_spec
@@ -17,6 +19,10 @@ if TYPE_CHECKING:
     from gradwire._proxy.protocols import SessionProtocol
     from gradwire.v1 import types_pb2
 
+_MIRROR = (
+    "one of x and x.conj() was changed in place. In PyTorch the other changes with it, and here it does not. Call "
+    "conj() after the change, or conj_physical() for a copy"
+)
 #: The class of new proxies. Tensor registers itself here, because its package is above this one.
 TENSOR_CLASS: list[type[Any]] = [Handle]
 
@@ -147,9 +153,24 @@ def share_storage(made: Handle, source: Handle) -> StorageState:
         source._changes_seen = storage.changes
     made._storage = storage
     made._changes_seen = storage.changes
-    if "_memory" in source.__dict__:
-        made.__dict__["_memory"] = source.__dict__["_memory"]
+    for name in ("_memory", "_negated"):
+        if name in source.__dict__:
+            made.__dict__[name] = source.__dict__[name]
     return storage
+
+
+def mirror(made: Any, source: Any) -> Any:
+    """Note that a result is a copy where PyTorch has a view, conjugated or negated. Returns the result.
+
+    After an in-place change of one, the other is refused.
+    """
+    if made is source or "_value" in made.__dict__:
+        return made
+    mine, other = (each._storage or share_storage(each, each) for each in (made, source))
+    for one, further in ((mine, other), (other, mine)):
+        one.mirrors = [each for each in one.mirrors or () if each() is not None]
+        one.mirrors.append(weakref.ref(further))
+    return made
 
 
 def update_strides(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
@@ -179,8 +200,7 @@ def update_in_place(target: Handle, spec: Spec, edges: list[Edge], recorded: boo
     """
     storage = target._storage
     if storage is not None:
-        storage.version += 1
-        storage.changes += 1
+        storage.written()
         target._changes_seen = storage.changes
     recorded = bool(recorded and edges and not spec.is_leaf)
     view: ViewOf | None = target.__dict__.get("_view")
@@ -235,6 +255,8 @@ def refresh(stale: Handle) -> None:
     """Update a tensor after an in-place op, or a changed flag, on another tensor of its storage."""
     storage = stale._storage
     assert storage is not None
+    if storage.stale:
+        raise refusal("Tensor.conj as a view", _MIRROR)
     stale._changes_seen = storage.changes
     view: ViewOf | None = stale.__dict__.get("_view")
     if storage.dual and DUAL_LEVELS.get():

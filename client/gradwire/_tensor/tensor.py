@@ -44,9 +44,10 @@ from gradwire._tensor import values
 from gradwire._tensor.call import _call, _sizes
 from gradwire._tensor.casts import Casts
 from gradwire._tensor.composed import Composed
+from gradwire._tensor.conjugates import Conjugates
 from gradwire._tensor.draws import Draws
 from gradwire._tensor.in_place import refuse_origin
-from gradwire._tensor.in_place_views import InPlaceViews
+from gradwire._tensor.in_place_views import InPlaceViews, is_shared
 from gradwire._tensor.indexing import Index, as_operand, make_index
 from gradwire._tensor.operators import Operators
 from gradwire._tensor.ops import TensorMethods
@@ -84,7 +85,7 @@ _FLAG_OF_NON_LEAF = "you can only change requires_grad flags of leaf variables."
 _DETACH_HINT = " To use a computed tensor where no gradient is wanted, take a detached one: var_no_grad = var.detach()."
 
 
-class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # type: ignore[misc]
+class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # type: ignore[misc]
     """A tensor on a server (torch.Tensor). Make one by gradwire.tensor, zeros, randn, … or as an op's result."""
 
     __slots__ = ()
@@ -279,7 +280,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         """Number of in-place changes of its bytes; views and detached tensors share the count."""
         if self._spec.inference:
             raise refuse("Inference tensors do not track version counter.")
-        return int(self._described().version)
+        told = int(self._described().version)
+        storage = self._storage
+        return told if storage is None or storage.parted is None else storage.version + storage.parted
 
     @property
     def _base(self) -> Tensor | None:
@@ -461,11 +464,14 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         if spec.is_view:
             raise refuse("Can't detach views in-place. Use detach() instead.")
         if spec.requires_grad or spec.tangents:
+            storage, mirrors = self._storage, None
+            if storage is not None:
+                mirrors, storage.mirrors = storage.mirrors, None
             with no_grad():
                 _call("detach_", (self,))
-            if self._storage is not None:
-                self._storage.version -= 1  # unlike other in-place ops, detach_ changes no values
-                self._storage.left = True
+            if storage is not None:
+                storage.version -= 1  # unlike other in-place ops, detach_ changes no values
+                storage.left, storage.mirrors = True, mirrors
             self._edge = self._retained = None
             note_redescribed(self)
         return self
@@ -495,6 +501,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             raise GradwireTypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
         if self._fresh().requires_grad and not (value.is_floating_point() or value.is_complex()):
             raise refuse("data set to a tensor that requires gradients must be floating point or complex dtype")
+        shared, storage = is_shared(self), self._storage  # in this order: the name is a reference, too
+        if shared and storage is not None and storage.parted is None and not self._spec.inference:
+            storage.parted = self._version - storage.version
         self._spec = commands.set_data(self, value)
         # The version stays the tensor's own; the memory is the other's.
         self.__dict__["_memory"] = memory_of(value)
@@ -780,28 +789,9 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         return _call("mT", (self,))
 
     @property
-    def H(self) -> Tensor:  # type: ignore[override]
-        """The conjugate transpose of a matrix."""
-        if not self._spec.shape:
-            warn_once("Tensor.H is deprecated on 0-D tensors. Consider using x.conj().")
-        return _call("H", (self,))
-
-    @property
-    def mH(self) -> Tensor:  # type: ignore[override]
-        """The last two dimensions exchanged, conjugated."""
-        if not self._spec.shape:
-            warn_once("Tensor.mH is deprecated on 0-D tensors. Consider using x.conj().")
-        return _call("mH", (self,))
-
-    @property
     def real(self) -> Tensor:  # type: ignore[override]
         """The real parts; a real tensor itself."""
         return _call("real", (self,)) if self.is_complex() else self
-
-    @property
-    def imag(self) -> Tensor:  # type: ignore[override]
-        """The imaginary parts. Raises RuntimeError for a real tensor."""
-        return _call("imag", (self,))
 
     def sum_to_size(self, *size: Any) -> Tensor:
         """Sum over the dimensions that broadcasting from `size` would expand; this tensor if the shapes are equal."""
@@ -809,12 +799,6 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         if not sizes:  # in PyTorch a plain sum, which widens integers
             return _call("sum", (self,))
         return self if sizes == self._spec.shape else _call("sum_to_size", (self, sizes))
-
-    def adjoint(self) -> Tensor:
-        """The last two dimensions exchanged, conjugated."""
-        if not self._spec.shape:
-            warn_once("adjoint() is deprecated on 0-D tensors. Consider using x.conj().")
-        return _call("mH", (self,))
 
     def is_nonzero(self) -> bool:
         """Whether the only element is not zero. Raises RuntimeError if there is not exactly one."""
@@ -832,18 +816,6 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
     def is_cpu(self) -> bool:
         """Whether it is in the server's memory."""
         return self.device.type == "cpu"
-
-    def is_conj(self) -> bool:
-        """Whether a conjugation is pending: never here."""
-        return False
-
-    def is_neg(self) -> bool:
-        """Whether a negation is pending: never here."""
-        return False
-
-    def resolve_neg(self) -> Tensor:
-        """This tensor: negations are never left pending."""
-        return self
 
     # New tensors like this one.
 

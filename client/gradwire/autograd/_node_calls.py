@@ -9,7 +9,7 @@ from gradwire._base.modes import is_grad_enabled
 from gradwire._base.refused import refusal
 from gradwire._functions.saved_tensor_hooks import packing
 from gradwire._graph.anomaly import explained
-from gradwire._graph.hook_runner import run_hooks
+from gradwire._graph.hook_runner import Pass, run_hooks
 from gradwire._graph.nodes import Node
 from gradwire._graph.sparse_gradients import SparseGradients
 from gradwire._proxy.handle import Handle
@@ -50,7 +50,7 @@ def call_node(node: Node, gradients: tuple[Any, ...]) -> Any:
         with explained():
             answer = session.wait(service_pb2.Command(gradients=request)).gradients
             if answer.HasField("due"):
-                run_hooks(session, answer.due, create_graph, on_result, True, False, SparseGradients())
+                run_hooks(session, answer.due, create_graph, on_result, Pass(True, False, SparseGradients()))
             else:
                 on_result(answer)
         return tuple(arrived)

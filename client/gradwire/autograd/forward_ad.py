@@ -77,16 +77,34 @@ def make_dual(tensor: Tensor, tangent: Tensor, *, level: int | None = None) -> T
             raise GradwireValueError(f"Expected {name} to be floating point or complex, but got: {each.dtype}")
     if is_inference_mode_enabled():
         return tensor
+    return dual_of(opened, tensor, tangent)
+
+
+def dual_of(level: DualLevel, tensor: Tensor, tangent: Tensor) -> Tensor:
+    """A view of a tensor with a tangent at a level. `unpack_dual` gives the very tangent back if both lie alike."""
     alike = _laid_out_alike(tensor, tangent)
-    made = dual_at(opened, tensor, tangent if alike else tangent.clone())
+    made = dual_at(level, tensor, tangent if alike else tangent.clone())
     if alike:
-        made.__dict__["_given_tangent"] = (opened, tangent, _changes(made))
+        made.__dict__["_given_tangent"] = (level, tangent, _changes(made))
     return made
 
 
+def given_tangent(level: DualLevel, tensor: Tensor) -> Tensor:
+    """A tensor's tangent at a level: the very tensor that it was given, unless that has become another since."""
+    of_level, tangent, changes = tensor.__dict__.get("_given_tangent", (None, None, 0))
+    if of_level is not level or (tangent.requires_grad and changes != _changes(tensor)):
+        return tangent_at(level, tensor)
+    return tangent  # type: ignore[no-any-return]
+
+
 def _laid_out_alike(tensor: Tensor, tangent: Tensor) -> bool:
-    """Whether a tangent has a tensor's strides, and as much memory unless one is batched. PyTorch copies others."""
+    """Whether a tangent has a tensor's strides, and as much memory unless one is batched. PyTorch copies others.
+
+    It copies one of which another conjugation or negation is pending, too.
+    """
     if tangent._spec.strides != tensor._spec.strides:
+        return False
+    if tangent.is_conj() is not tensor.is_conj() or tangent.is_neg() is not tensor.is_neg():
         return False
     batched = any(unbatched(each) is not each for each in (tensor, tangent))
     return batched or tangent.storage().size() == tensor.storage().size()
@@ -106,9 +124,7 @@ def unpack_dual(tensor: Tensor, *, level: int | None = None) -> UnpackedDualTens
     opened = _level(level)
     if opened is None or not has_tangent(opened, tensor):
         return UnpackedDualTensor(tensor, None)
-    of_level, tangent, changes = tensor.__dict__.get("_given_tangent", (None, None, 0))
-    if of_level is not opened or (tangent.requires_grad and changes != _changes(tensor)):
-        tangent = tangent_at(opened, tensor)
+    tangent = given_tangent(opened, tensor)
     primal = primal_at(opened, tensor)
     if unbatched(tensor) is tensor and primal._storage is None:
         share_storage(primal, tensor)

@@ -132,6 +132,25 @@ class FunctionCtx:
         self.materialize_grads = bool(value)
 
 
+class BackwardCFunction(FunctionCtx):
+    """The context of one call, which stands for the call's node, too (torch.autograd.function.BackwardCFunction)."""
+
+    def __init__(self, name: str = "") -> None:
+        super().__init__()
+        self._name = name
+
+    def name(self) -> str:
+        """The name of the function's node."""
+        return self._name
+
+    @property
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """The nodes that receive the node's gradients; none before forward has ended, and without a result."""
+        output = self._output()
+        node = None if output is None else output.grad_fn
+        return () if node is None else node.next_functions
+
+
 class Function:
     """Subclass it with static methods `forward` and `backward`, and call `apply` (torch.autograd.Function).
 
@@ -239,14 +258,14 @@ class Function:
         result = with_tangents(cls, outer, args, cls._call_below)
         if cls.setup_context is Function.setup_context:
             return result, None, ()
-        ctx = FunctionCtx()
+        ctx = BackwardCFunction(f"{cls.__name__}Backward")
         cls.setup_context(ctx, args, result)
         return result, ctx, ctx._for_jvp
 
     @classmethod
     def _apply(cls, args: tuple[Any, ...]) -> tuple[Any, FunctionCtx, tuple[Any, ...]]:
         """Call the function on complete arguments without tangents: result, ctx and what it saved for jvp."""
-        ctx = FunctionCtx()
+        ctx = BackwardCFunction(f"{cls.__name__}Backward")
         in_two = cls.setup_context is not Function.setup_context
         _refuse_sparse(cls, args)
         tensors = [each if isinstance(each, Handle) else None for each in args]
@@ -306,10 +325,21 @@ def _separate(results: list[Any], tensors: Sequence[Any], ctx: FunctionCtx) -> l
     """The results. A view replaces an input that is returned unchanged: a view can have a separate history."""
     inputs = {id(each) for each in tensors if each is not None} - {id(each) for each in ctx._dirty}
     with _unrecorded():
-        made = [each.view_as(each) if id(each) in inputs else each for each in results]
+        made = [_view_of(each) if id(each) in inputs else each for each in results]
     replaced = {id(old): new for old, new in zip(results, made, strict=True) if old is not new}
     ctx._constant = tuple(replaced.get(id(each), each) for each in ctx._constant)
     return made
+
+
+def _view_of(returned: Any) -> Any:
+    """A view of an input that is returned as it is. One of a program's own class keeps the class, or overrides this."""
+    kind = type(returned)
+    if kind.__module__.partition(".")[0] == "gradwire":
+        return returned.view_as(returned)
+    override = getattr(kind, "__torch_function__", None)
+    if override is not None and override is not getattr(Tensor, "__torch_function__", None):
+        return override(Tensor.view_as, (kind,), (returned, returned), {})
+    return returned.view_as(returned)._as_subclass(kind)
 
 
 def _refuse_sparse(cls: type[Function], values: Sequence[Any], always: bool = False) -> None:

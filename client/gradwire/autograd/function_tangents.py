@@ -11,7 +11,7 @@ from gradwire._functions.create import zeros_like
 from gradwire._proxy.dual_levels import DUAL_LEVELS, DualLevel
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.transforms import unbatched
-from gradwire.autograd.forward_ad import dual_at, has_tangent, primal_at, tangent_at
+from gradwire.autograd.forward_ad import dual_at, dual_of, given_tangent, has_tangent, primal_at
 
 
 def level_of(values: Sequence[Any]) -> DualLevel | None:
@@ -39,7 +39,7 @@ def with_tangents(function: Any, level: DualLevel, args: Sequence[Any], call: Ca
     given: list[Any] = []
     for each, is_dual, primal in zip(args, dual, primals, strict=True):
         if is_dual:
-            given.append(tangent_at(level, each))
+            given.append(given_tangent(level, each))
         elif isinstance(each, Handle) and ctx.materialize_grads and _differentiable(each):
             given.append(zeros_like(primal))
         else:
@@ -145,7 +145,7 @@ def _dual_result(level: DualLevel, place: int, result: Any, tangent: Any) -> Any
             f"supported. Tensor is of size {list(result._spec.shape)} while the given forward gradient is of size "
             f"{list(tangent._spec.shape)}."
         )
-    return dual_at(level, result, tangent)  # type: ignore[arg-type]
+    return dual_of(level, result, tangent)  # type: ignore[arg-type]
 
 
 def _differentiable(tensor: Handle) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import functools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
@@ -14,9 +15,42 @@ from gradwire._functions.edges import GradientEdge, get_gradient_edge
 from gradwire._functions.saved_tensor_hooks import Pair, check_enabled, disabled, in_force
 from gradwire._graph.hook_runner import CURRENT_PASS, Pass
 from gradwire._graph.hooks import RemovableHandle
-from gradwire._graph.nodes import Node
+from gradwire._graph.nodes import Node as NodeOfGraph
 from gradwire._tensor.tensor import Tensor
+from gradwire.autograd._nodes import DelayedError, UndefinedGrad
 from gradwire.autograd._saved_mutations import allow_mutation_on_saved_tensors
+from gradwire.autograd.function import BackwardCFunction
+
+
+class Node(abc.ABC):
+    """What all nodes of the reverse graph can do. Their classes are none's below it, as in PyTorch: it is for
+    `isinstance` and annotations (torch.autograd.graph.Node)."""
+
+    @abc.abstractmethod
+    def name(self) -> str:
+        """PyTorch's name of the node: "MulBackward0"."""
+
+    @property
+    @abc.abstractmethod
+    def next_functions(self) -> tuple[tuple[Node | None, int], ...]:
+        """The nodes that receive this node's gradients, each with its output number."""
+
+    @property
+    @abc.abstractmethod
+    def metadata(self) -> dict[Any, Any]:
+        """A dictionary for the program's notes on the node."""
+
+    @abc.abstractmethod
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_inputs, grad_outputs)` after backward has passed the node; its answer replaces the first."""
+
+    @abc.abstractmethod
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_outputs)` before backward passes the node; its answer replaces the gradients."""
+
+
+for _kind in (NodeOfGraph, DelayedError, UndefinedGrad, BackwardCFunction):
+    Node.register(_kind)
 
 
 def increment_version(tensor: Tensor | Iterable[Tensor]) -> None:

@@ -240,8 +240,7 @@ def _note_change(tensor: Any) -> None:
     """Note that a run may have changed a tensor and its gradient."""
     storage = tensor._storage
     if storage is not None:
-        storage.version += 1
-        storage.changes += 1
+        storage.written()
         tensor._changes_seen = storage.changes
     if tensor._spec.requires_grad:
         tensor._grad = UNKNOWN

@@ -197,8 +197,7 @@ class _StepProgram:
         for handle in self._changed:
             storage = handle._storage
             if storage is not None:
-                storage.version += 1
-                storage.changes += 1
+                storage.written()
                 handle._changes_seen = storage.changes
         self._session.flush_early()
 

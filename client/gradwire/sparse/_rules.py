@@ -175,7 +175,9 @@ def _common(one: SparseTensor, other: SparseTensor) -> SparseTensor:
         place = ops.searchsorted(there, wanted).clamp(max=there.shape[0] - 1)
         kept = (there[place] == wanted).nonzero().squeeze(1)
         place = place[kept]
-    return SparseTensor(one._i[:, kept], one._v[kept] * other._v[place], one.shape, both)
+    made = SparseTensor(one._i[:, kept], one._v[kept] * other._v[place], one.shape, both)
+    made.both_stored = True
+    return made
 
 
 @_rule("div", "divide", "true_divide")

@@ -55,4 +55,5 @@ FACTS: dict[str, CommandFacts] = {
     "load_program": CommandFacts("LoadProgram", makes="ids"),
     "save_program": CommandFacts("SaveProgram", makes="id"),
     "collective": CommandFacts("Collective", is_step=True),
+    "set_counters": CommandFacts("SetCounters"),
 }

@@ -214,6 +214,30 @@ class SetDataResponse(_message.Message):
     tensor: _types_pb2.TensorSpec
     def __init__(self, tensor: _Optional[_Union[_types_pb2.TensorSpec, _Mapping]] = ...) -> None: ...
 
+class SetCountersRequest(_message.Message):
+    __slots__ = ("session_id", "request_id", "tensor", "node", "version", "sequence")
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_ID_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    session_id: str
+    request_id: str
+    tensor: int
+    node: int
+    version: int
+    sequence: int
+    def __init__(self, session_id: _Optional[str] = ..., request_id: _Optional[str] = ..., tensor: _Optional[int] = ..., node: _Optional[int] = ..., version: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
+
+class SetCountersResponse(_message.Message):
+    __slots__ = ("version", "sequence")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    sequence: int
+    def __init__(self, version: _Optional[int] = ..., sequence: _Optional[int] = ...) -> None: ...
+
 class ManualSeedRequest(_message.Message):
     __slots__ = ("session_id", "request_id", "seed", "state", "algorithm")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -411,7 +435,7 @@ class GraphResponse(_message.Message):
     def __init__(self, nodes: _Optional[_Iterable[_Union[GraphNode, _Mapping]]] = ..., roots: _Optional[_Iterable[int]] = ..., next_page_token: _Optional[str] = ...) -> None: ...
 
 class GraphNode(_message.Message):
-    __slots__ = ("id", "name", "edges", "leaf", "saved_bytes", "freed", "retains_grad", "command", "saved")
+    __slots__ = ("id", "name", "edges", "leaf", "saved_bytes", "freed", "retains_grad", "command", "saved", "sequence")
     ID_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     EDGES_FIELD_NUMBER: _ClassVar[int]
@@ -421,6 +445,7 @@ class GraphNode(_message.Message):
     RETAINS_GRAD_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     SAVED_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     id: int
     name: str
     edges: _containers.RepeatedCompositeFieldContainer[GraphEdge]
@@ -430,7 +455,8 @@ class GraphNode(_message.Message):
     retains_grad: bool
     command: int
     saved: _containers.RepeatedCompositeFieldContainer[SavedValue]
-    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., edges: _Optional[_Iterable[_Union[GraphEdge, _Mapping]]] = ..., leaf: _Optional[_Union[_types_pb2.TensorSpec, _Mapping]] = ..., saved_bytes: _Optional[int] = ..., freed: bool = ..., retains_grad: bool = ..., command: _Optional[int] = ..., saved: _Optional[_Iterable[_Union[SavedValue, _Mapping]]] = ...) -> None: ...
+    sequence: int
+    def __init__(self, id: _Optional[int] = ..., name: _Optional[str] = ..., edges: _Optional[_Iterable[_Union[GraphEdge, _Mapping]]] = ..., leaf: _Optional[_Union[_types_pb2.TensorSpec, _Mapping]] = ..., saved_bytes: _Optional[int] = ..., freed: bool = ..., retains_grad: bool = ..., command: _Optional[int] = ..., saved: _Optional[_Iterable[_Union[SavedValue, _Mapping]]] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class SavedValue(_message.Message):
     __slots__ = ("name", "shape", "dtype")

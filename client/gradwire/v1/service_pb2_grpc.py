@@ -211,6 +211,11 @@ class AutogradServiceStub(object):
                 request_serializer=gradwire_dot_v1_dot_hooks__pb2.SavedValueRequest.SerializeToString,
                 response_deserializer=gradwire_dot_v1_dot_hooks__pb2.SavedValueResponse.FromString,
                 _registered_method=True)
+        self.SetCounters = channel.unary_unary(
+                '/gradwire.v1.AutogradService/SetCounters',
+                request_serializer=gradwire_dot_v1_dot_commands__pb2.SetCountersRequest.SerializeToString,
+                response_deserializer=gradwire_dot_v1_dot_commands__pb2.SetCountersResponse.FromString,
+                _registered_method=True)
         self.Collective = channel.unary_unary(
                 '/gradwire.v1.AutogradService/Collective',
                 request_serializer=gradwire_dot_v1_dot_collectives__pb2.CollectiveRequest.SerializeToString,
@@ -559,6 +564,13 @@ class AutogradServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def SetCounters(self, request, context):
+        """Tells or sets a tensor's version, or a node's place in the order of backward.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Collective(self, request, context):
         """Exchanges tensors with other sessions of a group.
         """
@@ -829,6 +841,11 @@ def add_AutogradServiceServicer_to_server(servicer, server):
                     servicer.SavedValue,
                     request_deserializer=gradwire_dot_v1_dot_hooks__pb2.SavedValueRequest.FromString,
                     response_serializer=gradwire_dot_v1_dot_hooks__pb2.SavedValueResponse.SerializeToString,
+            ),
+            'SetCounters': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetCounters,
+                    request_deserializer=gradwire_dot_v1_dot_commands__pb2.SetCountersRequest.FromString,
+                    response_serializer=gradwire_dot_v1_dot_commands__pb2.SetCountersResponse.SerializeToString,
             ),
             'Collective': grpc.unary_unary_rpc_method_handler(
                     servicer.Collective,
@@ -1820,6 +1837,33 @@ class AutogradService(object):
             '/gradwire.v1.AutogradService/SavedValue',
             gradwire_dot_v1_dot_hooks__pb2.SavedValueRequest.SerializeToString,
             gradwire_dot_v1_dot_hooks__pb2.SavedValueResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetCounters(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/gradwire.v1.AutogradService/SetCounters',
+            gradwire_dot_v1_dot_commands__pb2.SetCountersRequest.SerializeToString,
+            gradwire_dot_v1_dot_commands__pb2.SetCountersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -10,7 +10,7 @@ import numpy as np
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.dtypes import TITLES
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.graph.tensor import Storage, Tensor, update_requires_grad
+from gradwire_engine.graph.tensor import LEFT, Storage, Tensor, update_requires_grad
 
 if TYPE_CHECKING:
     from gradwire_engine.core.device import Array
@@ -40,11 +40,22 @@ class Saved:
             self.leaf = tensor if tensor.node is None else None
 
     def value(self, owner: Node, name: str) -> Array:
-        """The array. Raises EngineError: VERSION_CONFLICT if it was changed in place since it was saved."""
+        """The array. Raises EngineError: VERSION_CONFLICT if it was changed in place since it was saved.
+
+        RUNTIME if it is an input that has left the graph in place since.
+        """
         # A leaf's data may have been replaced (x.data = y), and it may require gradients only since.
         holder = self if self.leaf is None else self.leaf
         if self.version != holder.storage.version:
             self._refuse(owner, name)
+        if self.storage.left and self.node is not None and self.index in LEFT.get(self.node, ()):
+            raise EngineError(
+                Reason.RUNTIME,
+                "Trying to use a saved tensor that has been detached in-place, i.e. with .detach_(). This is not "
+                f"supported, please use out-of-place `.detach()` instead. {owner.name} needs it as {name!r}.",
+                node=owner.name,
+                made_by=self.node.name,
+            )
         return holder.array
 
     def tensor(self, owner: Node, name: str) -> Tensor:

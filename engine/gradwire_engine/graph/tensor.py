@@ -33,6 +33,8 @@ class Storage:
 
     __slots__ = ("account", "bounds", "history", "nbytes", "owner", "version")
     inference = False
+    #: Whether a tensor of it left the graph in place (`leave_graph`).
+    left = False
 
     def __init__(self, nbytes: int, account: Account, owner: Storage | None = None) -> None:
         self.version = 0
@@ -64,6 +66,13 @@ class InferenceStorage(Storage):
 
     __slots__ = ()
     inference = True
+
+
+class LeftStorage(Storage):
+    """Storage of a tensor that left the graph in place."""
+
+    __slots__ = ()
+    left = True
 
 
 class ViewStep:
@@ -272,10 +281,19 @@ def detach(source: Tensor) -> Tensor:
     return Tensor(source.array, storage=source.storage)
 
 
+#: Nodes whose results left the graph in place, each with the indices of these results. As in PyTorch, ops that saved
+#: one as their input refuse their backward (saved.py).
+LEFT: weakref.WeakKeyDictionary[Node, set[int]] = weakref.WeakKeyDictionary()
+
+
 def leave_graph(target: Tensor) -> Tensor:
     """Make a tensor a leaf that requires no gradient (torch.Tensor.detach_). Raises EngineError: RUNTIME for a view."""
     if target.view is not None:
         raise EngineError(Reason.RUNTIME, "Can't detach views in-place. Use detach() instead.")
+    if target.node is not None:
+        LEFT.setdefault(target.node, set()).add(target.index)
+        if type(target.storage) is Storage:
+            target.storage.__class__ = LeftStorage
     set_gradient_edge(target, None, 0)
     target.requires_grad = False
     target.storage.history += 1
@@ -298,6 +316,16 @@ def set_data(target: Tensor, source: Tensor) -> None:
     version = 0 if bare else target.storage.version
     target.array = source.array
     target.storage = borrowed(source.storage)
+    target.storage.version = version
+
+
+def set_version(target: Tensor, version: int) -> None:
+    """Let the tensor's bytes count as changed that often. Backward then trusts values that were saved at that version.
+
+    Raises EngineError: RUNTIME for an inference tensor, which counts no versions.
+    """
+    if target.storage.inference:
+        raise EngineError(Reason.RUNTIME, "Inference tensors do not track version counter.")
     target.storage.version = version
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gradwire_server.session.collectives.handler import collective, left_out, trace_collective
 from gradwire_server.session.command_spec import CommandSpec, Planned
-from gradwire_server.session.graph_commands import graph
+from gradwire_server.session.graph_commands import graph, set_counters
 from gradwire_server.session.hook_commands import (
     checkpoint,
     name_edge,
@@ -80,6 +80,7 @@ _SPECS = (
     CommandSpec("name_edge", name_edge),
     CommandSpec("pack_saved", pack_saved),
     CommandSpec("saved_value", saved_value),
+    CommandSpec("set_counters", set_counters),
     CommandSpec(
         "collective",
         collective,

@@ -1,10 +1,12 @@
-"""The Graph command: a page of a walk of the reverse graph (graph_walks.py)."""
+"""Commands that show the reverse graph: a page of a walk of it (graph_walks.py), and the numbers that order it."""
 
 from gradwire.v1 import commands_pb2
-from gradwire_engine.graph.graph import AccumulateGrad
+from gradwire_engine.graph.graph import LAST, AccumulateGrad
 from gradwire_engine.graph.saved import saved_bytes, saved_values
+from gradwire_engine.graph.tensor import set_version
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.payload import TO_WIRE
+from gradwire_server.session.hook_commands import node_behind
 from gradwire_server.session.session import Session
 from gradwire_server.session.specs import fill_spec
 from gradwire_server.session.state.graph_walks import AnyNode
@@ -41,6 +43,7 @@ def _fill(session: Session, message: commands_pb2.GraphNode, node: AnyNode, with
     message.id = graph_walks.node_id(node)
     message.name = node.name
     message.freed = node.freed
+    message.sequence = node.seq
     if isinstance(node, AccumulateGrad):
         fill_spec(message.leaf, node.variable, session.leaf_id(node))
         message.leaf.has_grad = node.variable.grad is not None
@@ -57,3 +60,21 @@ def _fill(session: Session, message: commands_pb2.GraphNode, node: AnyNode, with
         if edge is not None:
             target.node = graph_walks.node_id(edge[0])
             target.output = edge[1]
+
+
+def set_counters(
+    session: Session, request: commands_pb2.SetCountersRequest, answer: commands_pb2.SetCountersResponse | None
+) -> None:
+    """Set a tensor's version or a node's sequence number, and tell both. Raises Refusal, EngineError."""
+    target = session.tensor(request.tensor)
+    named = request.node or request.HasField("sequence") or target.grad_fn is not None
+    node = node_behind(session, target, request.node) if named else None
+    if request.HasField("sequence"):
+        if isinstance(node, AccumulateGrad) or request.sequence >= LAST:
+            raise Refusal("ARGUMENT_VALUE", "a node of an op has a sequence number below 2^62", argument="sequence")
+        node.seq = request.sequence  # type: ignore[union-attr]  # node_behind refuses a leaf
+    if request.HasField("version"):
+        set_version(target, request.version)
+    if answer is not None:
+        answer.version = target.storage.version
+        answer.sequence = 0 if node is None else node.seq

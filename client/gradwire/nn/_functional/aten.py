@@ -10,22 +10,26 @@ from typing import Any
 from gradwire._base import dtypes
 from gradwire._base.errors import refuse
 from gradwire._functions.counts import dims_of
+from gradwire._functions.create import zeros
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn import functional
 from gradwire.nn._functional.antialias import interpolate_antialias
+from gradwire.nn._functional.conv_gradients import convolution_backward
 from gradwire.nn._functional.native import native_batch_norm
 
 __all__ = [
     "_batch_norm_with_update",
     "_chunk_cat",
     "_log_softmax_backward_data",
+    "_new_zeros_with_same_feature_meta",
     "_native_batch_norm_legit",
     "_safe_softmax",
     "_softmax_backward_data",
     "_unsafe_masked_index",
     "_unsafe_masked_index_put_accumulate",
     "_upsample_bilinear2d_aa",
+    "convolution_backward",
     "hash_tensor",
     "max_pool2d_with_indices_backward",
     "native_dropout_backward",
@@ -65,6 +69,16 @@ def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, in
     """Gradient of log_softmax along `dim`, of its output; dtypes and errors as of `_softmax_backward_data`."""
     grad, output, made_dtype = _widened(grad_output, output, input_dtype)
     made: Tensor = (grad - output.exp() * grad.sum(dim, keepdim=True)).to(made_dtype)
+    return made
+
+
+def _new_zeros_with_same_feature_meta(self: Tensor, other: Tensor, *, self_num_batch_dims: int = 0) -> Tensor:
+    """Zeros laid out as `other` is in its memory, for each sample of the first `self_num_batch_dims` of `self`."""
+    batch = tuple(self.shape[:self_num_batch_dims])
+    held = other.storage().size()
+    memory = zeros(held * math.prod(batch), dtype=other.dtype, device=other.device)
+    strides = [held * math.prod(batch[place + 1 :]) for place in range(len(batch))]
+    made: Tensor = memory.as_strided((*batch, *other.shape), (*strides, *other.stride()), other.storage_offset())
     return made
 
 

@@ -20,14 +20,26 @@ __all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "co
 _CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: ops.conv1d, 2: ops.conv2d, 3: ops.conv3d}
 
 
+_TRANSPOSED: dict[int, Callable[..., Tensor]] = {
+    1: ops.conv_transpose1d,
+    2: ops.conv_transpose2d,
+    3: ops.conv_transpose3d,
+}
+
+
 def _differentiated(
-    dims: int, by_input: bool, size: Sequence[int], other: Tensor, grad_output: Tensor, *how: Any
+    convolution: Callable[..., Tensor],
+    by_input: bool,
+    size: Sequence[int],
+    other: Tensor,
+    grad_output: Tensor,
+    *how: Any,
 ) -> Any:
     """The gradient by the operand of this size; `other` is the other operand, `how` stride, padding and so on."""
     keeps_graph = is_grad_enabled()
     with enable_grad():
         wanted = zeros(tuple(size), dtype=other.dtype, device=other.device, requires_grad=True)
-        made = _CONVOLUTIONS[dims](*((wanted, other) if by_input else (other, wanted)), None, *how)
+        made = convolution(*((wanted, other) if by_input else (other, wanted)), None, *how)
         if made.shape != grad_output.shape:
             raise refuse(
                 f"Expected grad_output of shape {list(made.shape)}, that of the convolution, but got "
@@ -38,6 +50,7 @@ def _differentiated(
 
 
 def _function(dims: int, by_input: bool) -> Callable[..., Tensor]:
+    convolution = _CONVOLUTIONS[dims]
     if by_input:
 
         def conv_input(
@@ -49,7 +62,9 @@ def _function(dims: int, by_input: bool) -> Callable[..., Tensor]:
             dilation: Any = 1,
             groups: int = 1,
         ) -> Any:
-            return _differentiated(dims, True, input_size, weight, grad_output, stride, padding, dilation, groups)
+            return _differentiated(
+                convolution, True, input_size, weight, grad_output, stride, padding, dilation, groups
+            )
 
         return conv_input
 
@@ -62,7 +77,8 @@ def _function(dims: int, by_input: bool) -> Callable[..., Tensor]:
         dilation: Any = 1,
         groups: int = 1,
     ) -> Any:
-        return _differentiated(dims, False, weight_size, input, grad_output, stride, padding, dilation, groups)
+        how = (stride, padding, dilation, groups)
+        return _differentiated(convolution, False, weight_size, input, grad_output, *how)
 
     return conv_weight
 
@@ -70,3 +86,33 @@ def _function(dims: int, by_input: bool) -> Callable[..., Tensor]:
 conv1d_input, conv1d_weight = _function(1, True), _function(1, False)
 conv2d_input, conv2d_weight = _function(2, True), _function(2, False)
 conv3d_input, conv3d_weight = _function(3, True), _function(3, False)
+
+
+def convolution_backward(
+    grad_output: Tensor,
+    input: Tensor,
+    weight: Tensor,
+    bias_sizes: Sequence[int] | None,
+    stride: Sequence[int],
+    padding: Sequence[int],
+    dilation: Sequence[int],
+    transposed: bool,
+    output_padding: Sequence[int],
+    groups: int,
+    output_mask: Sequence[bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of a convolution by input, weight and bias; None for those that `output_mask` leaves out (ATen's)."""
+    dims = input.ndim - 2
+    if dims not in _CONVOLUTIONS:
+        raise refuse(f"convolution_backward takes an input of 3 to 5 dimensions, and this one has {input.ndim}")
+    convolution = (_TRANSPOSED if transposed else _CONVOLUTIONS)[dims]
+    sizes = [tuple(each) for each in (stride, padding, dilation, output_padding)]
+    strides, pads, dilations, more = [each * dims if len(each) == 1 else each for each in sizes]
+    how = (strides, pads, more, groups, dilations) if transposed else (strides, pads, dilations, groups)
+    by_input, by_weight, by_bias = output_mask
+    summed: Tensor | None = grad_output.sum([0, *range(2, input.ndim)]) if by_bias else None
+    return (
+        _differentiated(convolution, True, input.shape, weight, grad_output, *how) if by_input else None,
+        _differentiated(convolution, False, weight.shape, input, grad_output, *how) if by_weight else None,
+        summed,
+    )

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
+from gradwire._base import dtypes
 from gradwire._base.errors import GradwireValueError, refuse
 from gradwire._base.modes import is_grad_enabled, no_grad
 from gradwire._base.wiring import wired
@@ -11,6 +13,11 @@ from gradwire._graph.sparse_gradients import not_a_leaf
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.autograd.function import Function
+
+_OLD_ORDER = (
+    "Argument order of nn.functional.embedding_bag was changed. Usage `embedding_bag(weight, input, ...)` is "
+    "deprecated, and should now be `embedding_bag(input, weight, ...)`."
+)
 
 
 class _Lookup(Function):
@@ -131,6 +138,9 @@ def embedding_bag(
     input: (bags, n), or (n,) with `offsets`, the start of each bag. weight: (rows, d). With `sparse`, the gradient of
     `weight`, which must be a leaf, is sparse.
     """
+    if weight.dtype is dtypes.int64 and input.is_floating_point():
+        warnings.warn(_OLD_ORDER, stacklevel=2)
+        input, weight = weight, input
     if sparse and mode == "max":
         raise GradwireValueError("max mode does not support sparse weights")
     how = (mode, False, per_sample_weights, include_last_offset, padding_idx)

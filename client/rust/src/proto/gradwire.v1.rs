@@ -1275,6 +1275,41 @@ pub struct SetDataResponse {
     #[prost(message, optional, tag = "1")]
     pub tensor: ::core::option::Option<TensorSpec>,
 }
+/// Tells or sets two numbers that backward compares. One says how often a tensor was changed in place. The other says when
+/// a node was made.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetCountersRequest {
+    /// The session.
+    #[prost(string, tag = "1")]
+    pub session_id: ::prost::alloc::string::String,
+    /// A string chosen by the client, so a retry is applied once. Empty gives no such guarantee.
+    #[prost(string, tag = "2")]
+    pub request_id: ::prost::alloc::string::String,
+    /// The tensor.
+    #[prost(fixed64, tag = "3")]
+    pub tensor: u64,
+    /// A node behind it: GraphNode.id. 0 is the node that made the tensor.
+    #[prost(uint64, tag = "4")]
+    pub node: u64,
+    /// How often the tensor counts as changed from now on. Backward then accepts saved values of that version, whatever
+    /// the tensor holds by now.
+    #[prost(uint64, optional, tag = "5")]
+    pub version: ::core::option::Option<u64>,
+    /// When the node counts as made, below 2^62. Of the nodes that are ready, backward visits the one with the largest
+    /// number first.
+    #[prost(uint64, optional, tag = "6")]
+    pub sequence: ::core::option::Option<u64>,
+}
+/// The numbers after the command.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct SetCountersResponse {
+    /// How often the tensor was changed.
+    #[prost(uint64, tag = "1")]
+    pub version: u64,
+    /// When the node was made; 0 for a leaf.
+    #[prost(uint64, tag = "2")]
+    pub sequence: u64,
+}
 /// Seeds the session's random generator, or sets or reads its state.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ManualSeedRequest {
@@ -1591,6 +1626,9 @@ pub struct GraphNode {
     /// The tensors that it keeps for backward, if the request set with_saved.
     #[prost(message, repeated, tag = "9")]
     pub saved: ::prost::alloc::vec::Vec<SavedValue>,
+    /// When it was made: larger for a node that was made later. 2^62 for AccumulateGrad.
+    #[prost(uint64, tag = "10")]
+    pub sequence: u64,
 }
 /// A tensor that a node keeps for backward.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -3738,7 +3776,7 @@ pub struct Command {
     #[prost(uint32, tag = "31")]
     pub timeout_ms: u32,
     /// What to do.
-    #[prost(oneof = "command::Command", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 40, 41, 42, 43, 44, 45, 46, 70, 71, 72, 73, 74, 75")]
+    #[prost(oneof = "command::Command", tags = "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 40, 41, 42, 43, 44, 45, 46, 70, 71, 72, 73, 74, 75, 77")]
     pub command: ::core::option::Option<command::Command>,
 }
 /// Nested message and enum types in `Command`.
@@ -3833,6 +3871,9 @@ pub mod command {
         /// Exchanges tensors with other sessions.
         #[prost(message, tag = "75")]
         Collective(super::CollectiveRequest),
+        /// Tells or sets a tensor's version, or a node's place in the order of backward.
+        #[prost(message, tag = "77")]
+        SetCounters(super::SetCountersRequest),
     }
 }
 /// A batch: commands of one writer, in order.
@@ -3874,7 +3915,7 @@ pub struct Result {
     #[prost(uint64, tag = "1")]
     pub seq: u64,
     /// The response of the command's unary RPC, or the refusal.
-    #[prost(oneof = "result::Result", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 40, 41, 42, 43, 44, 45, 46, 70, 71, 72, 73, 74, 75")]
+    #[prost(oneof = "result::Result", tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 40, 41, 42, 43, 44, 45, 46, 70, 71, 72, 73, 74, 75, 77")]
     pub result: ::core::option::Option<result::Result>,
 }
 /// Nested message and enum types in `Result`.
@@ -3969,6 +4010,9 @@ pub mod result {
         /// Of collective.
         #[prost(message, tag = "75")]
         Collective(super::CollectiveResponse),
+        /// Of set_counters.
+        #[prost(message, tag = "77")]
+        SetCounters(super::SetCountersResponse),
     }
 }
 /// A batch's answers.

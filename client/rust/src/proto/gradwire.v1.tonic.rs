@@ -893,6 +893,30 @@ pub mod autograd_service_client {
                 .insert(GrpcMethod::new("gradwire.v1.AutogradService", "SavedValue"));
             self.inner.unary(req, path, codec).await
         }
+        pub async fn set_counters(
+            &mut self,
+            request: impl tonic::IntoRequest<super::SetCountersRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::SetCountersResponse>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/gradwire.v1.AutogradService/SetCounters",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("gradwire.v1.AutogradService", "SetCounters"));
+            self.inner.unary(req, path, codec).await
+        }
         pub async fn collective(
             &mut self,
             request: impl tonic::IntoRequest<super::CollectiveRequest>,

@@ -27,7 +27,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file gradwire/v1/commands.proto.
  */
 export const file_gradwire_v1_commands: GenFile = /*@__PURE__*/
-  fileDesc("ChpncmFkd2lyZS92MS9jb21tYW5kcy5wcm90bxILZ3JhZHdpcmUudjEi8gEKDUNyZWF0ZVJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEgoKAmlkGAMgASgGEhUKDXJlcXVpcmVzX2dyYWQYBCABKAgSDgoGZGV2aWNlGAUgASgJEigKCWdyYWRfbW9kZRgGIAEoDjIVLmdyYWR3aXJlLnYxLkdyYWRNb2RlEicKB3BheWxvYWQYDyABKAsyFC5ncmFkd2lyZS52MS5QYXlsb2FkSAASKQoIdHJhbnNmZXIYDiABKAsyFS5ncmFkd2lyZS52MS5UcmFuc2ZlckgAQggKBnNvdXJjZSI5Cg5DcmVhdGVSZXNwb25zZRInCgZ0ZW5zb3IYASABKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjItABCglPcFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEgoKAm9wGAMgASgJEiMKBGFyZ3MYBCADKAsyFS5ncmFkd2lyZS52MS5Bcmd1bWVudBIPCgdvdXRwdXRzGAUgAygGEigKCWdyYWRfbW9kZRgGIAEoDjIVLmdyYWR3aXJlLnYxLkdyYWRNb2RlEikKDWRlZmF1bHRfZHR5cGUYByABKA4yEi5ncmFkd2lyZS52MS5EdHlwZUoECBAQICI2CgpPcFJlc3BvbnNlEigKB291dHB1dHMYASADKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjIt8BCg9CYWNrd2FyZFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg8KB3RlbnNvcnMYAyADKAYSEQoJZ3JhZGllbnRzGAQgAygGEhkKDHJldGFpbl9ncmFwaBgFIAEoCEgAiAEBEhQKDGNyZWF0ZV9ncmFwaBgGIAEoCBIOCgZpbnB1dHMYByADKAYSEQoJY2hlY2tfbmFuGAggASgIEhUKDWFuc3dlcnNfaG9va3MYECABKAhCDwoNX3JldGFpbl9ncmFwaEoECBEQICJLChBCYWNrd2FyZFJlc3BvbnNlEhMKC2FjY3VtdWxhdGVkGAEgAygGEiIKA2R1ZRgQIAEoCzIVLmdyYWR3aXJlLnYxLkhvb2tDYWxsIksKEVJldGFpbkdyYWRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIOCgZ0ZW5zb3IYAyABKAYiPQoSUmV0YWluR3JhZFJlc3BvbnNlEicKBnRlbnNvchgBIAEoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMiUQoLR3JhZFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg4KBnRlbnNvchgDIAEoBhIKCgJpZBgEIAEoBiI1CgxHcmFkUmVzcG9uc2USJQoEZ3JhZBgBIAEoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMizwIKEEdyYWRpZW50c1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg8KB291dHB1dHMYAyADKAYSDgoGaW5wdXRzGAQgAygGEhQKDGdyYWRfb3V0cHV0cxgFIAMoBhIZCgxyZXRhaW5fZ3JhcGgYBiABKAhIAIgBARIUCgxjcmVhdGVfZ3JhcGgYByABKAgSFAoMYWxsb3dfdW51c2VkGAggASgIEhkKEW1hdGVyaWFsaXplX2dyYWRzGAkgASgIEg8KB3Jlc3VsdHMYCiADKAYSEQoJY2hlY2tfbmFuGAsgASgIEhUKDWFuc3dlcnNfaG9va3MYECABKAgSGAoLY2FsbGVkX25vZGUYESABKARIAYgBAUIPCg1fcmV0YWluX2dyYXBoQg4KDF9jYWxsZWRfbm9kZUoECBIQICJ4ChFHcmFkaWVudHNSZXNwb25zZRIqCglncmFkaWVudHMYASADKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjEhMKC2FjY3VtdWxhdGVkGAIgAygGEiIKA2R1ZRgQIAEoCzIVLmdyYWR3aXJlLnYxLkhvb2tDYWxsIlYKDlNldEdyYWRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIOCgZ0ZW5zb3IYAyABKAYSDAoEZ3JhZBgEIAEoBiIRCg9TZXRHcmFkUmVzcG9uc2UiZwoWU2V0UmVxdWlyZXNHcmFkUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDgoGdGVuc29yGAMgASgGEhUKDXJlcXVpcmVzX2dyYWQYBCABKAgiQgoXU2V0UmVxdWlyZXNHcmFkUmVzcG9uc2USJwoGdGVuc29yGAEgASgLMhcuZ3JhZHdpcmUudjEuVGVuc29yU3BlYyJWCg5TZXREYXRhUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDgoGdGVuc29yGAMgASgGEgwKBGRhdGEYBCABKAYiOgoPU2V0RGF0YVJlc3BvbnNlEicKBnRlbnNvchgBIAEoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMilAEKEU1hbnVhbFNlZWRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIOCgRzZWVkGAMgASgSSAASDwoFc3RhdGUYBCABKAxIABIvCglhbGdvcml0aG0YBSABKA4yHC5ncmFkd2lyZS52MS5SYW5kb21BbGdvcml0aG1CBQoDc2V0ImIKEk1hbnVhbFNlZWRSZXNwb25zZRIMCgRzZWVkGAEgASgEEg0KBXN0YXRlGAIgASgMEi8KCWFsZ29yaXRobRgDIAEoDjIcLmdyYWR3aXJlLnYxLlJhbmRvbUFsZ29yaXRobSJ4Cg9EZXNjcmliZVJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0ZW5zb3JzGAIgAygGEgwKBGxpc3QYAyABKAgSDQoFYWZ0ZXIYBCABKAYSEQoJcGFnZV9zaXplGAUgASgNEhAKCGFjdGl2aXR5GCggASgIIp8BChBEZXNjcmliZVJlc3BvbnNlEigKB3RlbnNvcnMYASADKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjEhQKDHRlbnNvcl9jb3VudBgCIAEoBBINCgVieXRlcxgDIAEoBBIMCgRtb3JlGAQgASgIEi4KCGFjdGl2aXR5GCggASgLMhwuZ3JhZHdpcmUudjEuU2Vzc2lvbkFjdGl2aXR5IqkBCg9TZXNzaW9uQWN0aXZpdHkSJQoIb3BfdGltZXMYASADKAsyEy5ncmFkd2lyZS52MS5PcFRpbWUSDwoHcmVmdXNlZBgCIAEoBBIsCghyZWZ1c2FscxgDIAMoCzIaLmdyYWR3aXJlLnYxLkxvZ2dlZFJlZnVzYWwSMAoIcHJvZ3JhbXMYBCADKAsyHi5ncmFkd2lyZS52MS5Qcm9ncmFtU3RhdGlzdGljcyJECgZPcFRpbWUSDAoEa2luZBgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3NlY29uZHMYAyABKAESDQoFY2FsbHMYBCABKAQidgoNTG9nZ2VkUmVmdXNhbBISCgphdF91bml4X21zGAEgASgEEg8KB2NvbW1hbmQYAiABKAkSCgoCb3AYAyABKAkSIwoGcmVhc29uGAQgASgOMhMuZ3JhZHdpcmUudjEuUmVhc29uEg8KB21lc3NhZ2UYBSABKAkihAEKEVByb2dyYW1TdGF0aXN0aWNzEgwKBGhhc2gYASABKAwSCwoDb3BzGAIgAygJEg0KBXN0ZXBzGAMgASgNEhQKDHBsYW5uZWRfcnVucxgEIAEoBBIVCg1zdGVwd2lzZV9ydW5zGAUgASgEEhgKEHN0ZXB3aXNlX2JlY2F1c2UYBiABKAkiMQoLUmVhZFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIOCgZ0ZW5zb3IYAiABKAYibAoMUmVhZFJlc3BvbnNlEicKB3BheWxvYWQYDyABKAsyFC5ncmFkd2lyZS52MS5QYXlsb2FkSAASKQoIdHJhbnNmZXIYAiABKAsyFS5ncmFkd2lyZS52MS5UcmFuc2ZlckgAQggKBnJlc3VsdCJmCghUcmFuc2ZlchITCgt0cmFuc2Zlcl9pZBgBIAEoCRIhCgVkdHlwZRgCIAEoDjISLmdyYWR3aXJlLnYxLkR0eXBlEg0KBXNoYXBlGAMgAygDEhMKC3RvdGFsX2J5dGVzGAQgASgEIj0KB1ByZXBhcmUSDgoGbnVtYmVyGAEgASgNEiIKAm9wGAIgASgLMhYuZ3JhZHdpcmUudjEuT3BSZXF1ZXN0IhEKD1ByZXBhcmVSZXNwb25zZSIlCgVDYWxscxINCgVjb3VudBgBIAEoDRINCgV3b3JkcxgPIAEoDCJJCg5SZWxlYXNlUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDwoHdGVuc29ycxgDIAMoBiIjCg9SZWxlYXNlUmVzcG9uc2USEAoIcmVsZWFzZWQYASABKAQibgoMR3JhcGhSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSDwoHdGVuc29ycxgCIAMoBhIRCglwYWdlX3NpemUYAyABKAUSEgoKcGFnZV90b2tlbhgEIAEoCRISCgp3aXRoX3NhdmVkGAUgASgIIl4KDUdyYXBoUmVzcG9uc2USJQoFbm9kZXMYASADKAsyFi5ncmFkd2lyZS52MS5HcmFwaE5vZGUSDQoFcm9vdHMYAiADKAQSFwoPbmV4dF9wYWdlX3Rva2VuGAMgASgJIuwBCglHcmFwaE5vZGUSCgoCaWQYASABKAQSDAoEbmFtZRgCIAEoCRIlCgVlZGdlcxgDIAMoCzIWLmdyYWR3aXJlLnYxLkdyYXBoRWRnZRIlCgRsZWFmGAQgASgLMhcuZ3JhZHdpcmUudjEuVGVuc29yU3BlYxITCgtzYXZlZF9ieXRlcxgFIAEoBBINCgVmcmVlZBgGIAEoCBIUCgxyZXRhaW5zX2dyYWQYByABKAgSDwoHY29tbWFuZBgIIAEoBBImCgVzYXZlZBgJIAMoCzIXLmdyYWR3aXJlLnYxLlNhdmVkVmFsdWVKBAgQECAiUAoKU2F2ZWRWYWx1ZRIMCgRuYW1lGAEgASgJEhEKBXNoYXBlGAIgAygDQgIQARIhCgVkdHlwZRgDIAEoDjISLmdyYWR3aXJlLnYxLkR0eXBlIikKCUdyYXBoRWRnZRIMCgRub2RlGAEgASgEEg4KBm91dHB1dBgCIAEoDUJ0ChVpby5naXRodWIuZ3JhZHdpcmUudjFQAVo8Z2l0aHViLmNvbS9ncmFkd2lyZS9ncmFkd2lyZS9jbGllbnQvZ28vZ3JhZHdpcmVwYjtncmFkd2lyZXBiqgILR3JhZHdpcmUuVjHqAgxHcmFkd2lyZTo6VjFiBnByb3RvMw", [file_gradwire_v1_errors, file_gradwire_v1_types]);
+  fileDesc("ChpncmFkd2lyZS92MS9jb21tYW5kcy5wcm90bxILZ3JhZHdpcmUudjEi8gEKDUNyZWF0ZVJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEgoKAmlkGAMgASgGEhUKDXJlcXVpcmVzX2dyYWQYBCABKAgSDgoGZGV2aWNlGAUgASgJEigKCWdyYWRfbW9kZRgGIAEoDjIVLmdyYWR3aXJlLnYxLkdyYWRNb2RlEicKB3BheWxvYWQYDyABKAsyFC5ncmFkd2lyZS52MS5QYXlsb2FkSAASKQoIdHJhbnNmZXIYDiABKAsyFS5ncmFkd2lyZS52MS5UcmFuc2ZlckgAQggKBnNvdXJjZSI5Cg5DcmVhdGVSZXNwb25zZRInCgZ0ZW5zb3IYASABKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjItABCglPcFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEgoKAm9wGAMgASgJEiMKBGFyZ3MYBCADKAsyFS5ncmFkd2lyZS52MS5Bcmd1bWVudBIPCgdvdXRwdXRzGAUgAygGEigKCWdyYWRfbW9kZRgGIAEoDjIVLmdyYWR3aXJlLnYxLkdyYWRNb2RlEikKDWRlZmF1bHRfZHR5cGUYByABKA4yEi5ncmFkd2lyZS52MS5EdHlwZUoECBAQICI2CgpPcFJlc3BvbnNlEigKB291dHB1dHMYASADKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjIt8BCg9CYWNrd2FyZFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg8KB3RlbnNvcnMYAyADKAYSEQoJZ3JhZGllbnRzGAQgAygGEhkKDHJldGFpbl9ncmFwaBgFIAEoCEgAiAEBEhQKDGNyZWF0ZV9ncmFwaBgGIAEoCBIOCgZpbnB1dHMYByADKAYSEQoJY2hlY2tfbmFuGAggASgIEhUKDWFuc3dlcnNfaG9va3MYECABKAhCDwoNX3JldGFpbl9ncmFwaEoECBEQICJLChBCYWNrd2FyZFJlc3BvbnNlEhMKC2FjY3VtdWxhdGVkGAEgAygGEiIKA2R1ZRgQIAEoCzIVLmdyYWR3aXJlLnYxLkhvb2tDYWxsIksKEVJldGFpbkdyYWRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIOCgZ0ZW5zb3IYAyABKAYiPQoSUmV0YWluR3JhZFJlc3BvbnNlEicKBnRlbnNvchgBIAEoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMiUQoLR3JhZFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg4KBnRlbnNvchgDIAEoBhIKCgJpZBgEIAEoBiI1CgxHcmFkUmVzcG9uc2USJQoEZ3JhZBgBIAEoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMizwIKEEdyYWRpZW50c1JlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg8KB291dHB1dHMYAyADKAYSDgoGaW5wdXRzGAQgAygGEhQKDGdyYWRfb3V0cHV0cxgFIAMoBhIZCgxyZXRhaW5fZ3JhcGgYBiABKAhIAIgBARIUCgxjcmVhdGVfZ3JhcGgYByABKAgSFAoMYWxsb3dfdW51c2VkGAggASgIEhkKEW1hdGVyaWFsaXplX2dyYWRzGAkgASgIEg8KB3Jlc3VsdHMYCiADKAYSEQoJY2hlY2tfbmFuGAsgASgIEhUKDWFuc3dlcnNfaG9va3MYECABKAgSGAoLY2FsbGVkX25vZGUYESABKARIAYgBAUIPCg1fcmV0YWluX2dyYXBoQg4KDF9jYWxsZWRfbm9kZUoECBIQICJ4ChFHcmFkaWVudHNSZXNwb25zZRIqCglncmFkaWVudHMYASADKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjEhMKC2FjY3VtdWxhdGVkGAIgAygGEiIKA2R1ZRgQIAEoCzIVLmdyYWR3aXJlLnYxLkhvb2tDYWxsIlYKDlNldEdyYWRSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIOCgZ0ZW5zb3IYAyABKAYSDAoEZ3JhZBgEIAEoBiIRCg9TZXRHcmFkUmVzcG9uc2UiZwoWU2V0UmVxdWlyZXNHcmFkUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDgoGdGVuc29yGAMgASgGEhUKDXJlcXVpcmVzX2dyYWQYBCABKAgiQgoXU2V0UmVxdWlyZXNHcmFkUmVzcG9uc2USJwoGdGVuc29yGAEgASgLMhcuZ3JhZHdpcmUudjEuVGVuc29yU3BlYyJWCg5TZXREYXRhUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDgoGdGVuc29yGAMgASgGEgwKBGRhdGEYBCABKAYiOgoPU2V0RGF0YVJlc3BvbnNlEicKBnRlbnNvchgBIAEoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMioAEKElNldENvdW50ZXJzUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEhIKCnJlcXVlc3RfaWQYAiABKAkSDgoGdGVuc29yGAMgASgGEgwKBG5vZGUYBCABKAQSFAoHdmVyc2lvbhgFIAEoBEgAiAEBEhUKCHNlcXVlbmNlGAYgASgESAGIAQFCCgoIX3ZlcnNpb25CCwoJX3NlcXVlbmNlIjgKE1NldENvdW50ZXJzUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoBBIQCghzZXF1ZW5jZRgCIAEoBCKUAQoRTWFudWFsU2VlZFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRISCgpyZXF1ZXN0X2lkGAIgASgJEg4KBHNlZWQYAyABKBJIABIPCgVzdGF0ZRgEIAEoDEgAEi8KCWFsZ29yaXRobRgFIAEoDjIcLmdyYWR3aXJlLnYxLlJhbmRvbUFsZ29yaXRobUIFCgNzZXQiYgoSTWFudWFsU2VlZFJlc3BvbnNlEgwKBHNlZWQYASABKAQSDQoFc3RhdGUYAiABKAwSLwoJYWxnb3JpdGhtGAMgASgOMhwuZ3JhZHdpcmUudjEuUmFuZG9tQWxnb3JpdGhtIngKD0Rlc2NyaWJlUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg8KB3RlbnNvcnMYAiADKAYSDAoEbGlzdBgDIAEoCBINCgVhZnRlchgEIAEoBhIRCglwYWdlX3NpemUYBSABKA0SEAoIYWN0aXZpdHkYKCABKAginwEKEERlc2NyaWJlUmVzcG9uc2USKAoHdGVuc29ycxgBIAMoCzIXLmdyYWR3aXJlLnYxLlRlbnNvclNwZWMSFAoMdGVuc29yX2NvdW50GAIgASgEEg0KBWJ5dGVzGAMgASgEEgwKBG1vcmUYBCABKAgSLgoIYWN0aXZpdHkYKCABKAsyHC5ncmFkd2lyZS52MS5TZXNzaW9uQWN0aXZpdHkiqQEKD1Nlc3Npb25BY3Rpdml0eRIlCghvcF90aW1lcxgBIAMoCzITLmdyYWR3aXJlLnYxLk9wVGltZRIPCgdyZWZ1c2VkGAIgASgEEiwKCHJlZnVzYWxzGAMgAygLMhouZ3JhZHdpcmUudjEuTG9nZ2VkUmVmdXNhbBIwCghwcm9ncmFtcxgEIAMoCzIeLmdyYWR3aXJlLnYxLlByb2dyYW1TdGF0aXN0aWNzIkQKBk9wVGltZRIMCgRraW5kGAEgASgJEgwKBG5hbWUYAiABKAkSDwoHc2Vjb25kcxgDIAEoARINCgVjYWxscxgEIAEoBCJ2Cg1Mb2dnZWRSZWZ1c2FsEhIKCmF0X3VuaXhfbXMYASABKAQSDwoHY29tbWFuZBgCIAEoCRIKCgJvcBgDIAEoCRIjCgZyZWFzb24YBCABKA4yEy5ncmFkd2lyZS52MS5SZWFzb24SDwoHbWVzc2FnZRgFIAEoCSKEAQoRUHJvZ3JhbVN0YXRpc3RpY3MSDAoEaGFzaBgBIAEoDBILCgNvcHMYAiADKAkSDQoFc3RlcHMYAyABKA0SFAoMcGxhbm5lZF9ydW5zGAQgASgEEhUKDXN0ZXB3aXNlX3J1bnMYBSABKAQSGAoQc3RlcHdpc2VfYmVjYXVzZRgGIAEoCSIxCgtSZWFkUmVxdWVzdBISCgpzZXNzaW9uX2lkGAEgASgJEg4KBnRlbnNvchgCIAEoBiJsCgxSZWFkUmVzcG9uc2USJwoHcGF5bG9hZBgPIAEoCzIULmdyYWR3aXJlLnYxLlBheWxvYWRIABIpCgh0cmFuc2ZlchgCIAEoCzIVLmdyYWR3aXJlLnYxLlRyYW5zZmVySABCCAoGcmVzdWx0ImYKCFRyYW5zZmVyEhMKC3RyYW5zZmVyX2lkGAEgASgJEiEKBWR0eXBlGAIgASgOMhIuZ3JhZHdpcmUudjEuRHR5cGUSDQoFc2hhcGUYAyADKAMSEwoLdG90YWxfYnl0ZXMYBCABKAQiPQoHUHJlcGFyZRIOCgZudW1iZXIYASABKA0SIgoCb3AYAiABKAsyFi5ncmFkd2lyZS52MS5PcFJlcXVlc3QiEQoPUHJlcGFyZVJlc3BvbnNlIiUKBUNhbGxzEg0KBWNvdW50GAEgASgNEg0KBXdvcmRzGA8gASgMIkkKDlJlbGVhc2VSZXF1ZXN0EhIKCnNlc3Npb25faWQYASABKAkSEgoKcmVxdWVzdF9pZBgCIAEoCRIPCgd0ZW5zb3JzGAMgAygGIiMKD1JlbGVhc2VSZXNwb25zZRIQCghyZWxlYXNlZBgBIAEoBCJuCgxHcmFwaFJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIPCgd0ZW5zb3JzGAIgAygGEhEKCXBhZ2Vfc2l6ZRgDIAEoBRISCgpwYWdlX3Rva2VuGAQgASgJEhIKCndpdGhfc2F2ZWQYBSABKAgiXgoNR3JhcGhSZXNwb25zZRIlCgVub2RlcxgBIAMoCzIWLmdyYWR3aXJlLnYxLkdyYXBoTm9kZRINCgVyb290cxgCIAMoBBIXCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAki/gEKCUdyYXBoTm9kZRIKCgJpZBgBIAEoBBIMCgRuYW1lGAIgASgJEiUKBWVkZ2VzGAMgAygLMhYuZ3JhZHdpcmUudjEuR3JhcGhFZGdlEiUKBGxlYWYYBCABKAsyFy5ncmFkd2lyZS52MS5UZW5zb3JTcGVjEhMKC3NhdmVkX2J5dGVzGAUgASgEEg0KBWZyZWVkGAYgASgIEhQKDHJldGFpbnNfZ3JhZBgHIAEoCBIPCgdjb21tYW5kGAggASgEEiYKBXNhdmVkGAkgAygLMhcuZ3JhZHdpcmUudjEuU2F2ZWRWYWx1ZRIQCghzZXF1ZW5jZRgKIAEoBEoECBAQICJQCgpTYXZlZFZhbHVlEgwKBG5hbWUYASABKAkSEQoFc2hhcGUYAiADKANCAhABEiEKBWR0eXBlGAMgASgOMhIuZ3JhZHdpcmUudjEuRHR5cGUiKQoJR3JhcGhFZGdlEgwKBG5vZGUYASABKAQSDgoGb3V0cHV0GAIgASgNQnQKFWlvLmdpdGh1Yi5ncmFkd2lyZS52MVABWjxnaXRodWIuY29tL2dyYWR3aXJlL2dyYWR3aXJlL2NsaWVudC9nby9ncmFkd2lyZXBiO2dyYWR3aXJlcGKqAgtHcmFkd2lyZS5WMeoCDEdyYWR3aXJlOjpWMWIGcHJvdG8z", [file_gradwire_v1_errors, file_gradwire_v1_types]);
 
 /**
  * Makes a leaf tensor from values.
@@ -774,6 +774,93 @@ export const SetDataResponseSchema: GenMessage<SetDataResponse> = /*@__PURE__*/
   messageDesc(file_gradwire_v1_commands, 17);
 
 /**
+ * Tells or sets two numbers that backward compares. One says how often a tensor was changed in place. The other says when
+ * a node was made.
+ *
+ * @generated from message gradwire.v1.SetCountersRequest
+ */
+export type SetCountersRequest = Message<"gradwire.v1.SetCountersRequest"> & {
+  /**
+   * The session.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * A string chosen by the client, so a retry is applied once. Empty gives no such guarantee.
+   *
+   * @generated from field: string request_id = 2;
+   */
+  requestId: string;
+
+  /**
+   * The tensor.
+   *
+   * @generated from field: fixed64 tensor = 3;
+   */
+  tensor: bigint;
+
+  /**
+   * A node behind it: GraphNode.id. 0 is the node that made the tensor.
+   *
+   * @generated from field: uint64 node = 4;
+   */
+  node: bigint;
+
+  /**
+   * How often the tensor counts as changed from now on. Backward then accepts saved values of that version, whatever
+   * the tensor holds by now.
+   *
+   * @generated from field: optional uint64 version = 5;
+   */
+  version?: bigint | undefined;
+
+  /**
+   * When the node counts as made, below 2^62. Of the nodes that are ready, backward visits the one with the largest
+   * number first.
+   *
+   * @generated from field: optional uint64 sequence = 6;
+   */
+  sequence?: bigint | undefined;
+};
+
+/**
+ * Describes the message gradwire.v1.SetCountersRequest.
+ * Use `create(SetCountersRequestSchema)` to create a new message.
+ */
+export const SetCountersRequestSchema: GenMessage<SetCountersRequest> = /*@__PURE__*/
+  messageDesc(file_gradwire_v1_commands, 18);
+
+/**
+ * The numbers after the command.
+ *
+ * @generated from message gradwire.v1.SetCountersResponse
+ */
+export type SetCountersResponse = Message<"gradwire.v1.SetCountersResponse"> & {
+  /**
+   * How often the tensor was changed.
+   *
+   * @generated from field: uint64 version = 1;
+   */
+  version: bigint;
+
+  /**
+   * When the node was made; 0 for a leaf.
+   *
+   * @generated from field: uint64 sequence = 2;
+   */
+  sequence: bigint;
+};
+
+/**
+ * Describes the message gradwire.v1.SetCountersResponse.
+ * Use `create(SetCountersResponseSchema)` to create a new message.
+ */
+export const SetCountersResponseSchema: GenMessage<SetCountersResponse> = /*@__PURE__*/
+  messageDesc(file_gradwire_v1_commands, 19);
+
+/**
  * Seeds the session's random generator, or sets or reads its state.
  *
  * @generated from message gradwire.v1.ManualSeedRequest
@@ -829,7 +916,7 @@ export type ManualSeedRequest = Message<"gradwire.v1.ManualSeedRequest"> & {
  * Use `create(ManualSeedRequestSchema)` to create a new message.
  */
 export const ManualSeedRequestSchema: GenMessage<ManualSeedRequest> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 18);
+  messageDesc(file_gradwire_v1_commands, 20);
 
 /**
  * The generator after the command.
@@ -864,7 +951,7 @@ export type ManualSeedResponse = Message<"gradwire.v1.ManualSeedResponse"> & {
  * Use `create(ManualSeedResponseSchema)` to create a new message.
  */
 export const ManualSeedResponseSchema: GenMessage<ManualSeedResponse> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 19);
+  messageDesc(file_gradwire_v1_commands, 21);
 
 /**
  * Describes tensors.
@@ -920,7 +1007,7 @@ export type DescribeRequest = Message<"gradwire.v1.DescribeRequest"> & {
  * Use `create(DescribeRequestSchema)` to create a new message.
  */
 export const DescribeRequestSchema: GenMessage<DescribeRequest> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 20);
+  messageDesc(file_gradwire_v1_commands, 22);
 
 /**
  * The descriptions.
@@ -969,7 +1056,7 @@ export type DescribeResponse = Message<"gradwire.v1.DescribeResponse"> & {
  * Use `create(DescribeResponseSchema)` to create a new message.
  */
 export const DescribeResponseSchema: GenMessage<DescribeResponse> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 21);
+  messageDesc(file_gradwire_v1_commands, 23);
 
 /**
  * What a session does: where its compute goes, what was refused, and its programs.
@@ -1012,7 +1099,7 @@ export type SessionActivity = Message<"gradwire.v1.SessionActivity"> & {
  * Use `create(SessionActivitySchema)` to create a new message.
  */
 export const SessionActivitySchema: GenMessage<SessionActivity> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 22);
+  messageDesc(file_gradwire_v1_commands, 24);
 
 /**
  * Time of one op, or of other work of a session. On a GPU it is the time to start the op.
@@ -1055,7 +1142,7 @@ export type OpTime = Message<"gradwire.v1.OpTime"> & {
  * Use `create(OpTimeSchema)` to create a new message.
  */
 export const OpTimeSchema: GenMessage<OpTime> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 23);
+  messageDesc(file_gradwire_v1_commands, 25);
 
 /**
  * A command or call that was refused.
@@ -1104,7 +1191,7 @@ export type LoggedRefusal = Message<"gradwire.v1.LoggedRefusal"> & {
  * Use `create(LoggedRefusalSchema)` to create a new message.
  */
 export const LoggedRefusalSchema: GenMessage<LoggedRefusal> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 24);
+  messageDesc(file_gradwire_v1_commands, 26);
 
 /**
  * A program and how its runs went.
@@ -1160,7 +1247,7 @@ export type ProgramStatistics = Message<"gradwire.v1.ProgramStatistics"> & {
  * Use `create(ProgramStatisticsSchema)` to create a new message.
  */
 export const ProgramStatisticsSchema: GenMessage<ProgramStatistics> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 25);
+  messageDesc(file_gradwire_v1_commands, 27);
 
 /**
  * Reads a tensor's values.
@@ -1188,7 +1275,7 @@ export type ReadRequest = Message<"gradwire.v1.ReadRequest"> & {
  * Use `create(ReadRequestSchema)` to create a new message.
  */
 export const ReadRequestSchema: GenMessage<ReadRequest> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 26);
+  messageDesc(file_gradwire_v1_commands, 28);
 
 /**
  * The values, or where to fetch them.
@@ -1225,7 +1312,7 @@ export type ReadResponse = Message<"gradwire.v1.ReadResponse"> & {
  * Use `create(ReadResponseSchema)` to create a new message.
  */
 export const ReadResponseSchema: GenMessage<ReadResponse> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 27);
+  messageDesc(file_gradwire_v1_commands, 29);
 
 /**
  * A large tensor's values: pinned on the server for Download, or received by Upload. They count as bytes of the
@@ -1268,7 +1355,7 @@ export type Transfer = Message<"gradwire.v1.Transfer"> & {
  * Use `create(TransferSchema)` to create a new message.
  */
 export const TransferSchema: GenMessage<Transfer> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 28);
+  messageDesc(file_gradwire_v1_commands, 30);
 
 /**
  * Prepares an op, so Calls can call it many times at little cost. Only the writer that prepared it can call it.
@@ -1298,7 +1385,7 @@ export type Prepare = Message<"gradwire.v1.Prepare"> & {
  * Use `create(PrepareSchema)` to create a new message.
  */
 export const PrepareSchema: GenMessage<Prepare> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 29);
+  messageDesc(file_gradwire_v1_commands, 31);
 
 /**
  * Empty.
@@ -1313,7 +1400,7 @@ export type PrepareResponse = Message<"gradwire.v1.PrepareResponse"> & {
  * Use `create(PrepareResponseSchema)` to create a new message.
  */
 export const PrepareResponseSchema: GenMessage<PrepareResponse> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 30);
+  messageDesc(file_gradwire_v1_commands, 32);
 
 /**
  * Calls of prepared ops, one after another. Each counts as a command and takes a seq. Each is quiet: it is answered
@@ -1343,7 +1430,7 @@ export type Calls = Message<"gradwire.v1.Calls"> & {
  * Use `create(CallsSchema)` to create a new message.
  */
 export const CallsSchema: GenMessage<Calls> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 31);
+  messageDesc(file_gradwire_v1_commands, 33);
 
 /**
  * Releases ids. Values that a graph or another tensor still needs are kept. Unknown ids are ignored.
@@ -1378,7 +1465,7 @@ export type ReleaseRequest = Message<"gradwire.v1.ReleaseRequest"> & {
  * Use `create(ReleaseRequestSchema)` to create a new message.
  */
 export const ReleaseRequestSchema: GenMessage<ReleaseRequest> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 32);
+  messageDesc(file_gradwire_v1_commands, 34);
 
 /**
  * What was released.
@@ -1399,7 +1486,7 @@ export type ReleaseResponse = Message<"gradwire.v1.ReleaseResponse"> & {
  * Use `create(ReleaseResponseSchema)` to create a new message.
  */
 export const ReleaseResponseSchema: GenMessage<ReleaseResponse> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 33);
+  messageDesc(file_gradwire_v1_commands, 35);
 
 /**
  * Lists the reverse graph behind tensors, one page at a time. The first page fixes which nodes the listing has. The
@@ -1449,7 +1536,7 @@ export type GraphRequest = Message<"gradwire.v1.GraphRequest"> & {
  * Use `create(GraphRequestSchema)` to create a new message.
  */
 export const GraphRequestSchema: GenMessage<GraphRequest> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 34);
+  messageDesc(file_gradwire_v1_commands, 36);
 
 /**
  * A page of the graph, beginning with the nodes nearest to the tensors.
@@ -1484,7 +1571,7 @@ export type GraphResponse = Message<"gradwire.v1.GraphResponse"> & {
  * Use `create(GraphResponseSchema)` to create a new message.
  */
 export const GraphResponseSchema: GenMessage<GraphResponse> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 35);
+  messageDesc(file_gradwire_v1_commands, 37);
 
 /**
  * A node of the reverse graph.
@@ -1554,6 +1641,13 @@ export type GraphNode = Message<"gradwire.v1.GraphNode"> & {
    * @generated from field: repeated gradwire.v1.SavedValue saved = 9;
    */
   saved: SavedValue[];
+
+  /**
+   * When it was made: larger for a node that was made later. 2^62 for AccumulateGrad.
+   *
+   * @generated from field: uint64 sequence = 10;
+   */
+  sequence: bigint;
 };
 
 /**
@@ -1561,7 +1655,7 @@ export type GraphNode = Message<"gradwire.v1.GraphNode"> & {
  * Use `create(GraphNodeSchema)` to create a new message.
  */
 export const GraphNodeSchema: GenMessage<GraphNode> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 36);
+  messageDesc(file_gradwire_v1_commands, 38);
 
 /**
  * A tensor that a node keeps for backward.
@@ -1596,7 +1690,7 @@ export type SavedValue = Message<"gradwire.v1.SavedValue"> & {
  * Use `create(SavedValueSchema)` to create a new message.
  */
 export const SavedValueSchema: GenMessage<SavedValue> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 37);
+  messageDesc(file_gradwire_v1_commands, 39);
 
 /**
  * An edge of the reverse graph.
@@ -1624,5 +1718,5 @@ export type GraphEdge = Message<"gradwire.v1.GraphEdge"> & {
  * Use `create(GraphEdgeSchema)` to create a new message.
  */
 export const GraphEdgeSchema: GenMessage<GraphEdge> = /*@__PURE__*/
-  messageDesc(file_gradwire_v1_commands, 38);
+  messageDesc(file_gradwire_v1_commands, 40);
 
