@@ -316,3 +316,19 @@ def test_spaced_numbers_of_narrow_dtypes_are_pytorchs(name, ends, dtype):
 def test_spaced_halves_have_pytorchs_last_digits(dtype, steps):
     start, end = RNG.normal(size=2) * 10
     agree(lambda t: t.linspace(start, end, steps, dtype=getattr(t, dtype)))
+
+
+def test_asarray_says_what_it_cannot_alias():
+    refuse(lambda t: t.asarray(t.ones(2), dtype=t.float64, copy=False), ValueError, "'Float' into dtype 'Double'")
+    refuse(lambda t: t.asarray([1.0, 2.0], copy=False), ValueError, "can't alias arbitrary sequence into a tensor")
+    refuse(lambda t: t.asarray(np.float64(0.5), copy=False), RuntimeError, "can't alias NumPy scalars")
+    agree(lambda t: t.asarray(t.ones(2), copy=False))
+
+
+def test_lists_that_contain_themselves_are_refused():
+    once, always = [0], []
+    once += [once]
+    always += [always]
+    for made in (once, [[1, 2], once], [once, [1, 2]], [0, [once]]):
+        refuse(lambda t, made=made: t.tensor(made), TypeError, "self-referential lists are incompatible")
+    refuse(lambda t: t.tensor(always), ValueError, "too many dimensions 'list'")
