@@ -7,7 +7,8 @@ import warnings
 import numpy as np
 import pytest
 
-from tests.client.oracle import agree, refuse
+import gradwire
+from tests.client.oracle import agree, messages, refuse, warn
 
 RNG = np.random.default_rng(0)  # conftest.py seeds it anew for each test
 
@@ -378,3 +379,47 @@ def test_cached_tensors_are_known_while_they_count():
 
     agree(told)
     refuse(lambda t: t._C._add_cached_tensor(t.ones(1)), RuntimeError, "not enabled")
+
+
+def test_asarray_says_what_it_cannot_alias():
+    refuse(lambda t: t.asarray(t.ones(2), dtype=t.float64, copy=False), ValueError, "'Float' into dtype 'Double'")
+    refuse(lambda t: t.asarray([1.0, 2.0], copy=False), ValueError, "can't alias arbitrary sequence into a tensor")
+    refuse(lambda t: t.asarray(np.float64(0.5), copy=False), RuntimeError, "can't alias NumPy scalars")
+    agree(lambda t: t.asarray(t.ones(2), copy=False))
+
+
+def test_lists_that_contain_themselves_are_refused():
+    once, always = [0], []
+    once += [once]
+    always += [always]
+    for made in (once, [[1, 2], once], [once, [1, 2]], [0, [once]]):
+        refuse(lambda t, made=made: t.tensor(made), TypeError, "self-referential lists are incompatible")
+    refuse(lambda t: t.tensor(always), ValueError, "too many dimensions 'list'")
+
+
+def test_new_tensor_copies_a_tensor_without_its_history():
+    def case(t):
+        source = t.ones(2, dtype=t.float64, requires_grad=True) * 2
+        like = t.zeros(1, dtype=t.int64)
+        return like.new_tensor(source), t.ones(1).new_tensor(source, requires_grad=True), source.new_tensor(source)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        agree(case)
+    warn(lambda t: t.ones(1).new_tensor(t.ones(2)), "rather than tensor.new_tensor(sourceTensor)")
+
+
+def test_roll_needs_shifts():
+    refuse(lambda t: t.ones(2, 3).roll((), 0), RuntimeError, "`shifts` required")
+    refuse(lambda t: t.ones(2, 3).roll((1, 2)), RuntimeError, "shifts and dimensions must align. shifts: 2, dims:0")
+
+
+def test_meshgrid_warns_of_a_missing_indexing():
+    for module in (torch, gradwire):
+        module.set_warn_always(True)
+        try:
+            (text,) = messages(lambda t: t.meshgrid(t.ones(2), t.ones(7)), module)
+            assert text.startswith("torch.meshgrid: in an upcoming release, it will be required to pass the indexing")
+            assert messages(lambda t: t.meshgrid(t.ones(2), t.ones(7), indexing="ij"), module) == []
+        finally:
+            module.set_warn_always(False)

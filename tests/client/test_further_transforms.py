@@ -107,13 +107,9 @@ def test_models_are_made_with_their_functions():
         _make_functional.functional_init(Model, (0,))
 
 
-def test_make_fx_and_higher_order_operators_are_refused_by_name():
+def test_make_fx_is_refused_by_name():
     with pytest.raises(NotImplementedError, match=r"torch.fx.experimental.proxy_tensor.make_fx: .*torch.compile"):
         _functorch.make_fx(lambda x: x)
-    from gradwire._ops import HigherOrderOperator
-
-    with pytest.raises(NotImplementedError, match=r"torch._ops.HigherOrderOperator"):
-        HigherOrderOperator("name")
 
 
 def test_the_old_vmap_maps_custom_functions_that_have_no_rule():

@@ -152,3 +152,39 @@ def test_a_dimension_by_both_of_its_names_is_refused():
 
 def test_a_vector_that_is_no_tensor_is_refused():
     refuse(lambda t: t.nn.utils.vector_to_parameters([1], [t.zeros(1)]), TypeError, "Tensor, but got")
+
+
+FILLED = {
+    "zeros": lambda t, out: t.zeros(2, 3, out=out),
+    "ones": lambda t, out: t.ones((2, 3), out=out, requires_grad=True),
+    "full": lambda t, out: t.full((2, 3), 1.5, out=out, requires_grad=True),
+    "eye": lambda t, out: t.eye(3, out=out),
+    "linspace": lambda t, out: t.linspace(0, 1, 7, out=out, requires_grad=True),
+    "logspace": lambda t, out: t.logspace(0, 1, 7, out=out),
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_factories_resize_in_silence_and_set_the_flag(name):
+    agree(lambda t: FILLED[name](t, t.ones(5)))
+    warn(lambda t: FILLED[name](t, t.ones(5)))
+
+
+@pytest.mark.parametrize("name", ["rand", "randn", "empty"])
+def test_unspecified_values_resize_in_silence(name):
+    warn(lambda t: getattr(t, name)(2, 3, out=t.ones(5)))
+    warn(lambda t: t.normal(0.0, 1.0, (2, 3), out=t.ones(5)))
+
+
+def test_arange_counts_the_elements_of_an_output_it_resizes():
+    agree(lambda t: t.arange(9.0, out=t.ones(3, 3)))
+    warn(
+        lambda t: t.arange(50.0, out=t.ones(1, 49)),
+        "is 49 which does not match the computed number of elements 50",
+        r"The out tensor will be resized to a tensor of shape (50,)",
+    )
+    warn(lambda t: t.arange(9.0, out=t.ones(3, 3)))
+
+
+def test_a_factorys_flag_is_refused_for_integers():
+    refuse(lambda t: t.zeros(2, out=t.ones(2, dtype=t.int64), requires_grad=True), RuntimeError, "floating point")

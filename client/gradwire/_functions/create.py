@@ -130,7 +130,9 @@ def _stacked(data: Sequence[Any], wanted: dtype | None, device: str, session: Se
     A conversion to a narrower dtype needs them, since PyTorch refuses some values.
     """
     probe: Any = data
-    while isinstance(probe, (list, tuple)) and probe:
+    for _ in range(_MOST_DIMS):
+        if not isinstance(probe, (list, tuple)) or not probe:
+            break
         probe = probe[0]
     if not isinstance(probe, Tensor) or device != "cpu" or BATCHING:
         return None
@@ -202,6 +204,10 @@ def _items(buffer: Any) -> list[Any]:
     return list(buffer)
 
 
+#: How deep lists may be nested.
+_MOST_DIMS = 128
+
+
 def _flattened(data: Sequence[Any]) -> tuple[tuple[int, ...], list[Any], set[dtype]]:
     """The shape of nested lists, their scalars row by row, and the dtypes of arrays and tensors that gave some.
 
@@ -211,6 +217,8 @@ def _flattened(data: Sequence[Any]) -> tuple[tuple[int, ...], list[Any], set[dty
     probe: Any = data
     while _is_sequence(probe) and not isinstance(probe, Handle):
         shape.append(len(probe))
+        if len(shape) > _MOST_DIMS:
+            raise GradwireValueError(f"too many dimensions '{type(probe).__name__}'")
         if not len(probe):
             break
         probe = probe[0]
@@ -228,6 +236,13 @@ def _is_sequence(value: Any) -> bool:
     return isinstance(value, (np.ndarray, list, tuple, range, deque, *_BUFFERS))
 
 
+def _contains_itself(value: Any, around: tuple[int, ...]) -> bool:
+    """Whether a list is one of those around it, or holds one that is."""
+    if not isinstance(value, (list, tuple, deque)):
+        return False
+    return id(value) in around or any(_contains_itself(each, (*around, id(value))) for each in value)
+
+
 def _collect(value: Any, shape: tuple[int, ...], depth: int, into: list[Any], found: set[dtype]) -> None:
     """Append the scalars of nested lists row by row. Raises ValueError for ragged lists, TypeError for other values."""
     if depth == len(shape):
@@ -235,6 +250,8 @@ def _collect(value: Any, shape: tuple[int, ...], depth: int, into: list[Any], fo
             if math.prod(value._spec.shape) != 1:
                 raise GradwireValueError("only one element tensors can be converted to Python scalars")
         elif _is_sequence(value):
+            if _contains_itself(value, ()):
+                raise GradwireTypeError("new(): self-referential lists are incompatible")
             raise GradwireTypeError(f"only numbers are expected at dim {depth}, but got a {type(value).__name__}")
         into.append(value)
         return
@@ -391,7 +408,9 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
     """
     out = options.pop("out", None)
     if out is not None:
-        return cast("Tensor", _into(op, out, create(op, args, like_output(options, out), session)))
+        wanted = options.pop("requires_grad", False)
+        filled = cast("Tensor", _into(op, out, create(op, args, like_output(options, out), session)))
+        return filled.requires_grad_() if wanted else filled
     generator = options.pop("generator", None)
     options.pop("memory_format", None)  # the only layout is row-major
     options.pop("pin_memory", None)  # the server decides on the placement of its bytes

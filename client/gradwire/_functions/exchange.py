@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gradwire._base import dtypes
-from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._base.errors import GradwireTypeError, GradwireValueError, refuse
 from gradwire._base.refused import refusal
 from gradwire._functions.create import as_tensor, make_tensor
 from gradwire._tensor.tensor import Tensor
@@ -39,10 +39,23 @@ def asarray(
     if copy and made is obj:
         made = made.clone()
     if copy is False and made is not obj:
-        raise ValueError("can't alias: the values are copied to the server")
+        raise _no_alias(obj, made)
     if requires_grad and not made.requires_grad:
         return (made.detach() if made is obj else made).requires_grad_()
     return made.detach() if requires_grad is False and made.requires_grad else made
+
+
+def _no_alias(obj: Any, made: Tensor) -> Exception:
+    """Why a tensor has no memory in common with what it was made of."""
+    if isinstance(obj, Tensor) and obj.device != made.device:
+        return GradwireValueError(f"can't alias tensor from device '{obj.device}' to '{made.device}'.")
+    if isinstance(obj, Tensor):
+        return GradwireValueError(f"can't alias tensor with dtype '{obj.dtype.title}' into dtype '{made.dtype.title}'.")
+    if isinstance(obj, np.generic):
+        return refuse("can't alias NumPy scalars. Either remove copy=False or transform it in a ndarray. ")
+    if isinstance(obj, np.ndarray) or _is_capsule(obj) or _bytes_of(obj) is not None:
+        return GradwireValueError("can't alias: the values are copied to the server")
+    return GradwireValueError("can't alias arbitrary sequence into a tensor.")
 
 
 def _bytes_of(obj: Any) -> memoryview | None:

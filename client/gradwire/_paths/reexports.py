@@ -61,6 +61,11 @@ REEXPORTS: dict[str, str] = {
     "_functorch.make_functional": "func._make_functional",
     "_functorch.batch_norm_replacement": "func._make_functional",
     "_functorch.eager_transforms": "func._derivatives func",
+    "_functorch.autograd_function": "func._wrapped_ctx func._generated_rule func._function_rule",
+    "_functorch.pyfunctorch": "retrieve_current_functorch_interpreter=func._interpreters.peek_interpreter_stack",
+    "_functorch.utils": "enable_single_level_autograd_function="
+    "func._interpreters.enable_single_level_autograd_function",
+    "_C._functorch": "func._interpreters",
     "nn.modules": "nn",
     "nn.grad": "nn._functional.conv_gradients",
     "nn.modules.lazy": "nn._lazy nn.parameter",
@@ -122,7 +127,10 @@ REEXPORTS: dict[str, str] = {
     "_get_current_graph_task_keep_graph=autograd._nodes.current_graph_task_keep_graph "
     "_unsafe_set_version_counter=autograd._versions.unsafe_set_version_counter "
     "SavedTensor=_graph.saved_tensors.SavedTensor",
-    "_C": "_current_graph_task_id=autograd._nodes.current_graph_task_id "
+    "_C": "_are_functorch_transforms_active=func._interpreters.are_transforms_active "
+    "_AutoDispatchBelowAutograd=func._higher_order.below_autograd "
+    "_dispatch_tls_local_exclude_set=_tensor.subclasses.excluded_keys "
+    "_current_graph_task_id=autograd._nodes.current_graph_task_id "
     "_current_graph_task_execution_order=autograd._execution.current_graph_task_execution_order "
     "_will_engine_execute_node=autograd._execution.will_engine_execute_node "
     "is_grad_enabled=_base.modes.is_grad_enabled _WeakTensorRef=autograd._nodes.WeakTensorRef "
@@ -142,7 +150,9 @@ REEXPORTS: dict[str, str] = {
     "utils._foreach_utils": "_group_tensors_by_device_and_dtype=_functions.foreach.grouped",
     "_tensor_str": "PRINT_OPTS=_base.printing.PRINT_OPTIONS set_printoptions=_base.printing.set_printoptions",
     "_custom_ops": "library",
-    "_ops": "OpOverload=library.OpOverload OpOverloadPacket=library.OpOverloadPacket",
+    "_ops": "OpOverload=library.OpOverload OpOverloadPacket=library.OpOverloadPacket "
+    "HigherOrderOperator=func._higher_order.HigherOrderOperator",
+    "autograd.function": "_SingleLevelFunction=autograd.single_level._SingleLevelFunction",
     "autograd._functions": "Resize=autograd._nodes.Resize",
     "_VF": "unique_dim=_functions.counts.unique_dim",
     "masked._ops": "masked",

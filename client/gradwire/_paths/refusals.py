@@ -108,9 +108,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "backends.cpu": {"get_cpu_capability": "DEFAULT"},
     "backends.opt_einsum": {"is_available": False, "get_opt_einsum": None},
     "backends.xeon": {},
-    "_C._functorch": {"is_batchedtensor": False, "is_gradtrackingtensor": False},
     "_C": {
-        "_are_functorch_transforms_active": False,
         "_cuda_isInBadFork": False,
         "_log_api_usage_once": None,
         "_get_tracing_state": None,
@@ -341,7 +339,6 @@ REFUSED: dict[str, str] = {
     "_dynamo.eval_frame": "OptimizedModule",
     "_dynamo.exc": "BackendCompilerFailed TensorifyScalarRestartAnalysis TorchDynamoException Unsupported",
     "_subclasses.fake_tensor": "FakeTensor FakeTensorMode",
-    "_ops": "HigherOrderOperator",
     "sparse": """
         as_sparse_gradcheck spsolve to_sparse_semi_structured SparseSemiStructuredTensor""",
     "": "Future PyTorchFileReader PyTorchFileWriter",

@@ -7,6 +7,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from gradwire._base.errors import refuse
+from gradwire._base.modes import GRAD_ENABLED
 from gradwire._proxy.handle import Handle
 
 #: The innermost transform of this thread.
@@ -24,7 +25,11 @@ class Transform:
     depth: 1 for the outermost.
     """
 
-    def __init__(self, differentiates: bool) -> None:
+    def __init__(self, differentiates: bool, forward: bool = False) -> None:
+        """forward: whether a derivative is one in forward mode."""
+        self.forward = forward
+        #: Whether grad mode was on around it.
+        self.recorded = bool(GRAD_ENABLED.get())
         self.outer = TRANSFORM.get()
         self.depth: int = 1 if self.outer is None else self.outer.depth + 1
         self.differentiates = differentiates

@@ -12,9 +12,28 @@ from gradwire._proxy.handle import Handle
 from gradwire._tensor.in_place_views import is_shared
 from gradwire.v1 import errors_pb2
 
-# Ops whose `out` must have the result's dtype; other ops cast the result, as copy_ does.
 # Functions that fill an output of as many elements in row-major order, whatever its shape.
 _IN_ORDER = frozenset(["arange", "linspace", "logspace", "range"])
+# Functions that resize an output without a warning.
+_RESIZE_IN_SILENCE = frozenset(
+    [
+        "bernoulli",
+        "empty",
+        "eye",
+        "full",
+        "linspace",
+        "logspace",
+        "multinomial",
+        "normal",
+        "ones",
+        "rand",
+        "randint",
+        "randn",
+        "randperm",
+        "range",
+        "zeros",
+    ]
+)
 _REAL = (dtypes.float16, dtypes.bfloat16, dtypes.float32, dtypes.float64)
 # Functions that take no output of another dtype.
 _EXACT = frozenset(
@@ -218,13 +237,8 @@ def _resize(op: str, target: Any, made: Any, given: tuple[Any, ...]) -> None:
             errors_pb2.REASON_SHAPE,
         )
     shared = is_shared(target)
-    if target.numel():
-        warnings.warn(
-            f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does "
-            f"not match the required output shape {list(made.shape)}.",
-            UserWarning,
-            stacklevel=4,
-        )
+    if target.numel() and op not in _RESIZE_IN_SILENCE:
+        warnings.warn(_resized(op, target, made), UserWarning, stacklevel=4)
     if shared:
         _write_over(op, target, made)
         return
@@ -233,6 +247,22 @@ def _resize(op: str, target: Any, made: Any, given: tuple[Any, ...]) -> None:
         # An inference tensor as data would make the target an inference tensor too.
         same = made.is_inference() == target.is_inference()
         target.data = made.to(target.dtype) if same else made.clone().to(target.dtype)
+
+
+def _resized(op: str, target: Any, made: Any) -> str:
+    """The text of the warning; that of `arange` counts elements."""
+    if op == "arange":
+        return (
+            f"The number of elements in the out tensor of shape {list(target.shape)} is {target.numel()} which does "
+            f"not match the computed number of elements {made.numel()}. Note that this may occur as a result of "
+            f"rounding error. The out tensor will be resized to a tensor of shape ({made.numel()},)."
+        )
+    return (
+        f"An output with one or more elements was resized since it had shape {list(target.shape)}, which does not "
+        f"match the required output shape {list(made.shape)}. This behavior is deprecated, and in a future PyTorch "
+        "release outputs will not be resized unless they have zero elements. You can explicitly reuse an out tensor t "
+        "by resizing it, inplace, to zero elements with t.resize_(0)."
+    )
 
 
 def _write_over(op: str, target: Any, made: Any) -> None:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
+# The keys that the guards of this thread name.
+_EXCLUDED: ContextVar[frozenset[str]] = ContextVar("gradwire_excluded_keys", default=frozenset())
+
 
 class DisableTorchFunction:
     """Context in which subclasses' `__torch_function__` is not called (torch._C.DisableTorchFunctionSubclass).
@@ -36,9 +41,25 @@ class DispatchKeySet(frozenset[str]):
         """A set of these keys."""
         return super().__new__(cls, keys)
 
+    def has(self, key: str) -> bool:
+        """Whether a key is among them."""
+        return key in self
 
-class ExcludeDispatchKeyGuard(DisableTorchFunction):
+
+def excluded_keys() -> DispatchKeySet:
+    """The keys that guards pass over in this thread (torch._C._dispatch_tls_local_exclude_set)."""
+    return DispatchKeySet(*_EXCLUDED.get())
+
+
+class ExcludeDispatchKeyGuard:
     """Context in which keys are passed over: none is used here."""
 
-    def __init__(self, keys: object) -> None:
+    def __init__(self, keys: frozenset[str]) -> None:
         self.keys = keys
+
+    def __enter__(self) -> ExcludeDispatchKeyGuard:
+        self._token = _EXCLUDED.set(_EXCLUDED.get() | self.keys)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _EXCLUDED.reset(self._token)

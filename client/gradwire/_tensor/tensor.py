@@ -52,7 +52,7 @@ from gradwire._tensor.indexing import Index, as_operand, make_index
 from gradwire._tensor.operators import Operators
 from gradwire._tensor.ops import TensorMethods
 from gradwire._tensor.storages import Address, TypedStorage, UntypedStorage, data_address, memory_of
-from gradwire._tensor.warnings import warn_once
+from gradwire._tensor.warnings import warn, warn_once
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2, types_pb2
 
 Number: TypeAlias = "int | float | bool | complex"
@@ -74,6 +74,10 @@ _NON_LEAF_GRAD = (
 _SCALAR_OF_GRAPH = (
     "Converting a tensor with requires_grad=True to a scalar may lead to unexpected behavior. Consider using "
     "tensor.detach() first."
+)
+_NEW_TENSOR_COPIES = (
+    "To copy construct from a tensor, it is recommended to use sourceTensor.detach().clone() or "
+    "sourceTensor.detach().clone().requires_grad_(True), rather than tensor.new_tensor(sourceTensor)."
 )
 _DEPRECATED_T = (
     "The use of `x.T` on tensors of dimension other than 2 to reverse their shape is deprecated and it will throw an "
@@ -830,6 +834,10 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         """Make a leaf of values, by default with this tensor's dtype and device."""
         wanted = self._spec.dtype if dtype is None else dtypes.as_dtype(dtype)
         place = self._spec.device_name if device is None else dtypes.device_name(device)
+        if isinstance(data, Tensor):
+            warn(_NEW_TENSOR_COPIES)
+            copied: Tensor = data.detach().to(dtype=wanted, device=place, copy=True)
+            return copied.requires_grad_(requires_grad)
         made: Tensor = wired("make_tensor")(data, wanted, place, requires_grad, self._session)
         return made
 

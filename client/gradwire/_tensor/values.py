@@ -176,11 +176,13 @@ def _shown_tangent(source: Any) -> str | None:
     return show(_call("dual_tangent", (source, levels[-1].tokens[source._session])))
 
 
-def show_wrapped(kind: str, depths: Sequence[int], text: str) -> str:
-    """Text of a tensor inside of transforms: PyTorch's wrapper of this kind for each depth, the deepest outside."""
+def show_wrapped(kind: str, depths: Sequence[int], text: str, also: str = "") -> str:
+    """Text of a tensor inside of transforms: PyTorch's wrapper of this kind for each depth, the deepest outside.
+
+    also: what is told after the depth.
+    """
     for depth in sorted(depths):
-        batch = ", bdim=0" if kind == "BatchedTensor" else ""
-        text = f"{kind}(lvl={depth}{batch}, value=\n{textwrap.indent(text, '    ')}\n)"
+        text = f"{kind}(lvl={depth}{also}, value=\n{textwrap.indent(text, '    ')}\n)"
     return text
 
 

@@ -29,13 +29,14 @@ _FREEDOM = (
 _OBSERVATIONS = "cov(): degrees of freedom is <= 0. Correction should be strictly less than the number of observations."
 _IMAGINARY = "Casting complex values to real discards the imaginary part"
 _BETA = "index_reduce() is in beta and the API may change at any time."
+_INDEXING = "torch.meshgrid: in an upcoming release, it will be required to pass the indexing argument."
 _SPREADS = ("var", "std", "var_mean", "std_mean")
 _CASTS = ("to", "copy_", "setitem_", "fill_")
 _PUTS = ("index_put", "index_put_")
 #: Of an index by bytes.
 BYTES = "indexing with dtype torch.uint8 is now deprecated, please use a dtype torch.bool instead."
 #: Ops that may warn.
-WARNING_OPS = frozenset((*_SPREADS, *_CASTS, *_PUTS, "cov", "index_reduce"))
+WARNING_OPS = frozenset((*_SPREADS, *_CASTS, *_PUTS, "cov", "index_reduce", "meshgrid"))
 
 
 def warn(text: str) -> None:
@@ -74,6 +75,9 @@ def warning_of(op: str, named: dict[str, Any], specs: Sequence[Spec]) -> str:
         return BYTES if any(index._spec.dtype.name == "uint8" for index in named["indices"]) else ""
     if op == "index_reduce":
         warn_once(_BETA)
+    elif op == "meshgrid":
+        if named.get("indexing") is None:
+            warn_once(_INDEXING)
     elif op in _CASTS:
         given = named.get("value", named.get("src", named.get("input")))
         made = specs[0].dtype

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError, refuse
 from gradwire._base.modes import is_grad_enabled, is_inference_mode_enabled, no_grad
 from gradwire._base.refused import refusal
+from gradwire._base.wiring import names_of_paths
 from gradwire._functions.saved_tensor_hooks import packing
 from gradwire._functions.stored_values import StoredValues, split_values
 from gradwire._graph import commands
@@ -25,7 +26,7 @@ from gradwire._graph.hook_runner import CURRENT_PASS, IN_CHECKPOINT, HookArgumen
 from gradwire._graph.hooks import HeldHooks, HookOfTensor
 from gradwire._graph.nodes import Node, class_of
 from gradwire._graph.sparse_gradients import kept_from_server, note_leaves
-from gradwire._proxy.dual_levels import DUAL_LEVELS
+from gradwire._proxy.dual_levels import DUAL_LEVELS, DualLevel
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.results import update_in_place
@@ -76,6 +77,12 @@ class FunctionCtx:
         self._dirty: tuple[Any, ...] = ()
         self._constant: tuple[Any, ...] = ()
         self._constant_places: frozenset[int] = frozenset()
+        #: The ctx that the node has, if it is another.
+        self._of_node: FunctionCtx | None = None
+        #: Per level of tangents, outermost first, what backward is shown while the level is open.
+        self._at_levels: list[tuple[DualLevel, FunctionCtx | Sequence[Any]]] = []
+        #: Which argument or result each saved tensor is: (0 or 1, place), or None for another.
+        self._origins: list[tuple[int, int] | None] = []
 
     def save_for_backward(self, *tensors: Tensor | None) -> None:
         """Save inputs, outputs or others for backward, which gets them as `saved_tensors`. Raises TypeError."""
@@ -198,8 +205,9 @@ class Function:
     def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
         """How the function is mapped over a batch: the result, and its dimensions of samples, nested like it or None.
 
-        `info` has batch_size and randomness. `in_dims` are nested like the arguments: 0 or None, as gradwire moves the
-        samples to the front. A function without it is called on the samples' batched tensors.
+        `info` has batch_size and randomness. `in_dims` are nested like the arguments, None for one without samples.
+        Arguments of the mapped function have vmap's `in_dims`, other tensors 0. A function without it is called on
+        the samples' batched tensors.
         """
         raise GradwireNotImplementedError("To use autograd.Function with vmap, you must override the vmap staticmethod")
 
@@ -222,11 +230,16 @@ class Function:
                 "must override the setup_context staticmethod. For more details, please see "
                 "https://pytorch.org/docs/main/notes/extending.func.html"
             )
+        return cls._apply_by_rules(args, kwargs)
+
+    @classmethod
+    def _apply_by_rules(cls, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Call the function by the rules of what is under way, or as it is, with tangents or without."""
         for rule in FUNCTIONS if BATCHING else ():
             made = rule(cls, args, kwargs)
             if made is not NotImplemented:
                 return made
-        if in_two:
+        if cls.setup_context is not Function.setup_context:
             bound = inspect.signature(cls.forward).bind(*args, **kwargs)
             bound.apply_defaults()
             args = bound.args
@@ -255,12 +268,38 @@ class Function:
         outer = level_of(args)
         if outer is None:
             return cls._apply(args)
-        result = with_tangents(cls, outer, args, cls._call_below)
+        below: list[Any] = []
+
+        def call(primals: tuple[Any, ...]) -> tuple[Any, FunctionCtx | None, tuple[Any, ...]]:
+            below.append(cls._call_below(primals))
+            return below[0]  # type: ignore[no-any-return]
+
+        result = with_tangents(cls, outer, args, call)
         if cls.setup_context is Function.setup_context:
             return result, None, ()
         ctx = BackwardCFunction(f"{cls.__name__}Backward")
         cls.setup_context(ctx, args, result)
+        ctx._of_node = below[0][1]._of_node or below[0][1]
         return result, ctx, ctx._for_jvp
+
+    @classmethod
+    def _note_tangents(cls, ctx: FunctionCtx, level: DualLevel, args: Sequence[Any], result: Any) -> None:
+        """Show backward what it was left with tangents at a level, while the level is open.
+
+        PyTorch calls forward with these. Without them a gradient's tangent would lack its dependence on the arguments.
+        """
+        of_node = ctx._of_node or ctx
+        results = result if isinstance(result, tuple) else (result,)
+        if not any(isinstance(each, Handle) and each._spec.requires_grad for each in results):
+            return
+        if cls.setup_context is Function.setup_context:
+            values = (args, results)
+            shown: Any = [origin and values[origin[0]][origin[1]] for origin in of_node._origins]
+        else:
+            shown = FunctionCtx()
+            shown.needs_input_grad = of_node.needs_input_grad
+            cls.setup_context(shown, tuple(args), result)
+        of_node._at_levels.append((level, shown))
 
     @classmethod
     def _apply(cls, args: tuple[Any, ...]) -> tuple[Any, FunctionCtx, tuple[Any, ...]]:
@@ -371,6 +410,7 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
     name = cls._node_name()
     leaves = note_leaves(tensors)
     saved, rebuild = split_values(ctx._to_save)
+    ctx._origins = [_origin(each, (tensors, outputs)) for each in ctx._to_save]
     wanted = [each is not None for each in tensors]
     undefined = [
         place
@@ -385,7 +425,7 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
         gradients = [None if place in undefined else each for place, each in enumerate(hook_arguments.gradients)]
         ctx._saved, ctx._reads = rebuild(hook_arguments.others), 0
         try:
-            made = _checked(name, _formula(cls)(ctx, *gradients), wanted)
+            made = _checked(name, formula(cls)(_with_open_tangents(ctx), *gradients), wanted)
             current = CURRENT_PASS.get()
             return made if current is None else kept_from_server(made, leaves, current.sparse, name)
         finally:
@@ -412,6 +452,29 @@ def _record(cls: type[Function], ctx: FunctionCtx, tensors: Sequence[Any], resul
             each.__dict__["_function_context"] = (each._edge, ctx)
             ctx._output = weakref.ref(each)
     _hold_derivative(session, number, outputs, dirty)
+
+
+def _origin(saved: Any, values: Sequence[Sequence[Any]]) -> tuple[int, int] | None:
+    """Which of the arguments or of the results a saved tensor is."""
+    for group, tensors in enumerate(values):
+        place = _first(tensors, saved)
+        if place >= 0:
+            return group, place
+    return None
+
+
+def _with_open_tangents(ctx: FunctionCtx) -> FunctionCtx:
+    """The ctx that backward gets: with the tangents of the innermost level that is open, if its call had any."""
+    for level, shown in reversed(ctx._at_levels):
+        if level in DUAL_LEVELS.get():
+            if isinstance(shown, FunctionCtx):
+                return shown
+            assert ctx._saved is not None
+            ctx._saved = tuple(
+                plain if other is None else other for plain, other in zip(ctx._saved, shown, strict=True)
+            )
+            break
+    return ctx
 
 
 def _hold_derivative(session: Any, number: int, outputs: Sequence[Any], dirty: Sequence[Any]) -> None:
@@ -457,7 +520,7 @@ def _inputs_changed(dirty: Sequence[Any], tensors: Sequence[Any], results: Seque
     return tuple(changed)
 
 
-def _formula(cls: type[Function]) -> Callable[..., Any]:
+def formula(cls: type[Function]) -> Callable[..., Any]:
     """The derivative that a function defines. Raises RuntimeError where it defines two."""
     if cls.vjp is Function.vjp:
         return cls.backward
@@ -611,3 +674,7 @@ def once_differentiable(function: _F) -> _F:
         return delayed if isinstance(made, tuple) else delayed[0]
 
     return wrapper  # type: ignore[return-value]
+
+
+# PyTorch's further names of this module (`_paths`).
+__getattr__ = names_of_paths(__name__)

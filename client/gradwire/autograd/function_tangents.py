@@ -72,7 +72,9 @@ def with_tangents(function: Any, level: DualLevel, args: Sequence[Any], call: Ca
             )
         else:
             results[place] = _dual_result(level, place, each, tangent)
-    return tuple(results) if several else results[0]
+    answer = tuple(results) if several else results[0]
+    function._note_tangents(ctx, level, args, answer)
+    return answer
 
 
 def _check_tangent(

@@ -13,7 +13,7 @@ from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError
 from gradwire._base.modes import enable_grad
 from gradwire._functions.backward import grad
 from gradwire._functions.create import zeros, zeros_like
-from gradwire._proxy.transforms import refuse_inside
+from gradwire._proxy.transforms import TRANSFORM, refuse_inside
 from gradwire._tensor.ops import stack
 from gradwire._tensor.tensor import Tensor
 
@@ -71,6 +71,9 @@ def jacobian(
     `vectorize`, as PyTorch does.
     """
     _not_together(strict, vectorize, create_graph, strategy, "jacobian")
+    inside = TRANSFORM.get()
+    if strategy == "forward-mode" and inside is not None and not inside.differentiates:
+        raise refuse("Batching rule not implemented for aten::_make_dual. We could not generate a fallback.")
     call = _Call("jacobian", func, inputs, create_graph, strict)
     rows = []
     with enable_grad():

@@ -1,7 +1,8 @@
 """BatchedTensor: the tensor that a function under vmap sees. It represents one sample and contains all of them.
 
 Its value has the batch as its first dimension, and may itself be batched by a vmap further out. An op on it calls the
-batching rule of the innermost vmap among the operands. The rule calls ops on values.
+batching rule of the innermost vmap among the operands. The rule calls ops on values. An argument of the function keeps
+the tensor that vmap was given, of which its value is a view.
 """
 
 from __future__ import annotations
@@ -48,11 +49,20 @@ class BatchedTensor(Tensor):
     _value: Any
     _level: Level
 
-    def __new__(cls, value: Tensor, level: Level) -> BatchedTensor:
+    def __new__(cls, value: Tensor, level: Level, given: tuple[Tensor, int] | None = None) -> BatchedTensor:
+        """given: the tensor that vmap was given and its dimension of samples, if this is not the first."""
         made: BatchedTensor = object.__new__(cls)
         made.__dict__["_value"] = value
         made.__dict__["_level"] = level
+        if given is not None:
+            made.__dict__["_given"] = given
         return made
+
+    @property
+    def samples(self) -> tuple[Tensor, int]:
+        """All samples, and their dimension: as vmap was given them for an argument, else the first."""
+        found: tuple[Tensor, int] = self.__dict__.get("_given") or (self._value, 0)
+        return found
 
     def __del__(self) -> None:
         return None  # the value's id is the value's to release
@@ -129,8 +139,9 @@ class BatchedTensor(Tensor):
     def _show(self, below: float) -> str:
         depth = self._level.transform.depth
         inside = depths_inside(unbatched(self), below, depth)
-        value = self._value.detach() if inside else self._value
-        shown = values.show_wrapped("BatchedTensor", [depth], value._show(depth))
+        whole, dim = self.samples
+        value: Any = whole.detach() if inside else whole
+        shown = values.show_wrapped("BatchedTensor", [depth], value._show(depth), f", bdim={dim}")
         return values.show_wrapped("GradTrackingTensor", inside, shown)
 
 

@@ -318,7 +318,7 @@ class _Level:
         self.nested = False
         self.links = self.recorded  # whether inputs stay part of the graph around
         self._mode: Any = enable_grad() if records else nullcontext()
-        self._transform = Transform(differentiates=True)
+        self._transform = Transform(differentiates=True, forward=not records)
         self._hooks: Any = without_saved_tensors_hooks() if records else nullcontext()
 
     def __enter__(self) -> _Level:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, NamedTuple
 
 from gradwire._base.errors import GradwireNotImplementedError, refuse
+from gradwire._base.modes import is_grad_enabled
 from gradwire._tensor.tensor import Tensor
 from gradwire.autograd.function import Function, is_internal
-from gradwire.func._batched import LEVELS, BatchedTensor, Level, innermost, is_batched, value_at
+from gradwire.func._batched import LEVELS, BatchedTensor, Level, innermost, is_batched
+from gradwire.func._generated_rule import call_on_samples
 from gradwire.func._pytree import Structure, flatten, rebuild, tree_map
 
 
@@ -28,7 +31,8 @@ def function_rule(function: type[Function], args: tuple[Any, ...], kwargs: dict[
         return NotImplemented
     anything = level.maps_functions or function.generate_vmap_rule or is_internal(function)
     if function.vmap is Function.vmap and anything:
-        return NotImplemented
+        complete = _complete(function, args, kwargs)
+        return call_on_samples(function, complete, level) if _is_recorded(complete) else NotImplemented
     if function.vmap is Function.vmap:
         raise refuse(
             f"You tried to vmap over {function.__name__}, but it does not have vmap support. Please override and "
@@ -46,8 +50,8 @@ def function_rule(function: type[Function], args: tuple[Any, ...], kwargs: dict[
             "vmap staticmethod. Please set generate_vmap_rule=False or delete the overridden vmap staticmethod to "
             "avoid ambiguity."
         )
-    dims = tree_map(lambda each: 0 if is_batched(each, level) else None, args)
-    values = tree_map(lambda each: value_at(each, level), args)
+    dims = tree_map(lambda each: each.samples[1] if is_batched(each, level) else None, args)
+    values = tree_map(lambda each: each.samples[0] if is_batched(each, level) else each, args)
     info = VmapInfo(level.size, level.randomness)
     outer = LEVELS.get()
     token = LEVELS.set(outer[: outer.index(level)])
@@ -64,6 +68,20 @@ def function_rule(function: type[Function], args: tuple[Any, ...], kwargs: dict[
     found, form = flatten(answer[0])
     places = _out_dims(function.__name__, answer[1], form)
     return rebuild(form, [_of_samples(each, place, level) for each, place in zip(found, places, strict=True)])
+
+
+def _complete(function: type[Function], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments with their defaults, as functions with `setup_context` get them."""
+    if function.setup_context is Function.setup_context:
+        return args
+    bound = inspect.signature(function.forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.args
+
+
+def _is_recorded(args: tuple[Any, ...]) -> bool:
+    """Whether a call makes a node. Without one, forward runs on one sample as ops do."""
+    return is_grad_enabled() and any(isinstance(each, Tensor) and each.requires_grad for each in args)
 
 
 def _out_dims(name: str, given: Any, form: Structure) -> list[Any]:

@@ -48,14 +48,13 @@ def vmap(
         leaves, structure = flatten(args)
         dims = _dims(in_dims, args, structure, leaves)
         size = _size(dims, leaves)
-        values = [leaf if dim is None else leaf.movedim(dim, 0) for leaf, dim in zip(leaves, dims, strict=True)]
         step = size if chunk_size is None else chunk_size
         if step >= size:
-            return _run(func, values, dims, structure, size, randomness, out_dims, kwargs)
+            return _run(func, leaves, dims, structure, size, randomness, out_dims, kwargs)
         parts = []
         for start in range(0, size, step):
             count = min(step, size - start)
-            part = [v if dim is None else v.narrow(0, start, count) for v, dim in zip(values, dims, strict=True)]
+            part = [v if dim is None else v.narrow(dim, start, count) for v, dim in zip(leaves, dims, strict=True)]
             parts.append(_run(func, part, dims, structure, count, randomness, out_dims, kwargs))
         return _joined(parts, out_dims)
 
@@ -92,7 +91,7 @@ def _run(
 ) -> Any:
     outer = LEVELS.get()
     level = Level(len(outer) + 1, size, randomness, maps_functions=_ANYTHING.get())
-    entered = [v if dim is None else BatchedTensor(v, level) for v, dim in zip(values, dims, strict=True)]
+    entered = [v if dim is None else _enter(v, dim, level) for v, dim in zip(values, dims, strict=True)]
     token, ordinary = LEVELS.set((*outer, level)), _ANYTHING.set(False)
     BATCHING.append(level)
     try:
@@ -105,6 +104,11 @@ def _run(
         BATCHING.pop()
         _ANYTHING.reset(ordinary)
         LEVELS.reset(token)
+
+
+def _enter(given: Tensor, dim: int, level: Level) -> BatchedTensor:
+    """An argument as the function sees it: one sample, with the samples in a dimension of what was given."""
+    return BatchedTensor(given.movedim(dim, 0), level, (given, dim)) if dim else BatchedTensor(given, level)
 
 
 def _leave(found: Any, place: Any, level: Level) -> Any:

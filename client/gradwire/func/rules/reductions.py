@@ -93,3 +93,13 @@ def matrix_norm(call: OpCall) -> Any:
     call.args[0] = call.first()
     call.set("dim", shifted_all(tuple(range(tensor.dim())) if dim is None else dim, tensor.dim()))
     return call.wrap(call.run())
+
+
+@rule("sum_to_size")
+def sum_to_size(call: OpCall) -> Any:
+    value = call.first()
+    size, count = call.get("size"), call.level.size
+    sizes = [size] if isinstance(size, int) else list(size)
+    missing = value.dim() - 1 - len(sizes)
+    whole = _call("sum_to_size", (value, (count, *[1] * missing, *sizes)))
+    return call.wrap(whole.reshape((count, *sizes)))

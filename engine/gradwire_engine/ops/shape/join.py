@@ -172,7 +172,9 @@ def roll(xp: Any, input: Array, shifts: Ints, dims: Ints | None = ()) -> Array:
     steps, axes = ints(shifts), () if dims is None else ints(dims)
     if not axes and len(steps) == 1:
         return xp.roll(input, steps[0])
-    if not steps or len(steps) != len(axes):
+    if not steps:
+        raise EngineError(Reason.RUNTIME, "`shifts` required")
+    if len(steps) != len(axes):
         raise EngineError(Reason.RUNTIME, f"shifts and dimensions must align. shifts: {len(steps)}, dims:{len(axes)}")
     return xp.roll(input, steps, tuple(normalize_dim(axis, input.ndim) for axis in axes))
 
