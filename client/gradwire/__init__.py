@@ -214,6 +214,7 @@ _WIRED = {
     "attribute": "_paths.modules",
     "backward": "_functions.backward",
     "call_node": "autograd._node_calls",
+    "call_with_casts": "amp._autocast",
     "compressed": "sparse._compressed",
     "legacy_tensor": "_functions.create",
     "lies_in": "_functions.legacy",

@@ -16,6 +16,7 @@ from typing import Any
 from gradwire._base.errors import GradwireValueError
 from gradwire._base.refused import refusal, refused
 from gradwire._base.wiring import wired
+from gradwire._dispatch.calls import call_overload
 from gradwire._tensor.batching import BATCHING, CUSTOM_OPS
 from gradwire.autograd.function import Function
 from gradwire.nn._functional import aten
@@ -304,6 +305,11 @@ class OpOverload(_Callable):
         super().__init__(name)
         self._overloadname, self.overloadpacket = overload, packet
         self.__name__ = f"{self.__name__}.{overload}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._qualname.startswith("aten::"):
+            return super().__call__(*args, **kwargs)
+        return call_overload(self, args, kwargs)
 
     def name(self) -> str:
         """The name in ATen's form: "aten::sin", "aten::mul.Tensor"."""

@@ -330,7 +330,6 @@ REFUSED: dict[str, str] = {
         CUDAExtension CppExtension BuildExtension load load_inline include_paths library_paths""",
     "utils.benchmark": "Compare Fuzzer Measurement Timer",
     "utils.flop_counter": "FlopCounterMode register_flop_formula",
-    "utils._python_dispatch": "TorchDispatchMode",
     "utils.mobile_optimizer": "optimize_for_mobile",
     "utils.collect_env": "get_env_info get_pretty_env_info main",
     "utils.data.graph": "traverse traverse_dps",

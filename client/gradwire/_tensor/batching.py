@@ -19,6 +19,11 @@ FUNCTIONS: list[Callable[..., Any]] = []
 #: Functions that handle the call of an op of torch.library, or return NotImplemented.
 CUSTOM_OPS: list[Callable[..., Any]] = []
 
+#: Functions that read a tensor's only element, or return NotImplemented.
+READS: list[Callable[[Any], Any]] = []
+#: Functions that are shown a tensor made of values, and return it or another.
+LIFTS: list[Callable[[Any], Any]] = []
+
 
 class Region:
     """What autocast has in force: a dtype per kind of device, None where it is off, and the weights cast so far.

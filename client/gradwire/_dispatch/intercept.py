@@ -1,0 +1,96 @@
+"""From a call of a gradwire op to the calls of ATen's ops that active modes see."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from gradwire._base.wiring import wired
+from gradwire._dispatch import modes
+from gradwire._dispatch.calls import aten, shown
+from gradwire._dispatch.overloads import Choice, choose
+from gradwire._dispatch.rules import RULES
+from gradwire._functions import saved_tensor_hooks
+from gradwire._proxy.results import pack_results
+from gradwire._tensor.batching import DISPATCH, LIFTS, READS, REGION
+from gradwire._tensor.call import OPS, _call, _parameters
+
+# What the library asks for on its own: no op of the user's.
+_HIDDEN = frozenset(
+    "check_all dual_primal dual_tangent exit_dual_level resolve_conj take_geometry take_geometry_".split()
+)
+
+
+class OpCall:
+    """One call of an op: its name, and what computes it with no mode active."""
+
+    def __init__(self, op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> None:
+        self.op, self._args, self._kwargs, self._result = op, args, kwargs, result
+
+    def compute(self) -> Any:
+        """Compute the op."""
+        return _call(self.op, self._args, self._kwargs, self._result)
+
+    def shown(self, full: str, args: tuple[Any, ...], kwargs: dict[str, Any], own: bool = True) -> Any:
+        """Show an overload with exactly these arguments. own: whether it is the whole op."""
+        name, _, overload = full.partition(".")
+        return shown(name, Choice(overload, args, kwargs), self.compute if own else None)
+
+    def named(self) -> list[tuple[str, Any]]:
+        """The arguments by name."""
+        names = _parameters(self.op)[0]
+        return [*zip(names, self._args, strict=False), *self._kwargs]
+
+    def as_one(self) -> Any:
+        """Show the op as the one of ATen that has its name."""
+        defaults = {name: value for name, value in _defaults(self.op).items()}
+        name = self.op.replace(".", "_")
+        choice = choose(name, self.named(), defaults)
+        if choice is None:
+            given = {key: value for key, value in self.named() if not _is_default(value, defaults.get(key, _MISSING))}
+            choice = Choice("default", tuple(given.values()), {})
+        return shown(name, choice, self.compute)
+
+
+_MISSING = object()
+
+
+def _is_default(value: Any, default: Any) -> bool:
+    return type(value) is type(default) and bool(value == default)
+
+
+def _defaults(op: str) -> dict[str, Any]:
+    known: Any = OPS[0].DEFAULTS
+    found: dict[str, Any] = known.get(op) or known.get(op.removesuffix("_"), {})
+    return found
+
+
+def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> Any:
+    """Call an op through the active modes; NotImplemented if there are none."""
+    if not modes.MODES.get() or op in _HIDDEN:
+        return NotImplemented
+    if REGION.get() is not None:
+        cast = wired("call_with_casts")(op, args, kwargs, result)
+        if cast is not NotImplemented:
+            return cast
+    call = OpCall(op, args, kwargs, result)
+    rule: Callable[..., Any] | None = RULES.get(op)
+    made = NotImplemented if rule is None else rule(call, **dict(call.named()))
+    if made is NotImplemented:
+        made = call.as_one()
+    if result is not None and type(made) in (tuple, list):
+        return pack_results(op, tuple(made), result)
+    return made
+
+
+def _read(source: Any) -> Any:
+    return aten("_local_scalar_dense.default", source) if modes.MODES.get() else NotImplemented
+
+
+def _lift(made: Any) -> Any:
+    return aten("lift_fresh.default", made) if modes.MODES.get() else made
+
+
+READS.append(_read)
+LIFTS.append(_lift)
+DISPATCH.insert(DISPATCH.index(saved_tensor_hooks._dispatch), _dispatch)
