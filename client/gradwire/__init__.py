@@ -231,6 +231,8 @@ _WIRED = {
     "sparse_mask": "sparse._rules",
     "stored_array": "_functions.pickled",
     "to_sparse": "sparse._coo",
+    "tree_flatten": "func._tree_names",
+    "tree_unflatten": "func._tree_names",
     "with_casts": "amp._autocast",
 }
 # PyTorch's second names of dtypes, and of functions.

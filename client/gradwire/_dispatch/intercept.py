@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradwire._base.refused import refusal
 from gradwire._base.wiring import wired
 from gradwire._dispatch import modes
 from gradwire._dispatch.calls import aten, shown
@@ -12,9 +13,13 @@ from gradwire._dispatch.overloads import Choice, choose
 from gradwire._dispatch.rules import RULES
 from gradwire._functions import saved_tensor_hooks
 from gradwire._proxy.results import pack_results
-from gradwire._tensor.batching import DISPATCH, LIFTS, READS, REGION
+from gradwire._tensor.batching import DERIVATIVES, DISPATCH, FLAGS, LIFTS, MADE, READS, REGION, RESHAPES
 from gradwire._tensor.call import OPS, _call, _parameters
+from gradwire._tensor.warnings import warn_once
 
+_UNSEEN = (
+    "Dispatch modes do not see the ops of backward: the server computes them. Counts of ops or FLOPs miss them."
+)
 # What the library asks for on its own: no op of the user's.
 _HIDDEN = frozenset(
     "check_all dual_primal dual_tangent exit_dual_level resolve_conj take_geometry take_geometry_".split()
@@ -91,6 +96,52 @@ def _lift(made: Any) -> Any:
     return aten("lift_fresh.default", made) if modes.MODES.get() else made
 
 
+def _differentiated(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
+    """A derivative, which the server computes: only modes that trace see it, as one call."""
+    active = modes.MODES.get()
+    if not active:
+        return NotImplemented
+    tracing = getattr(active[-1], "_trace_derivative", None)
+    if tracing is None:
+        warn_once(_UNSEEN)
+        return NotImplemented
+    with modes.only(()):
+        return tracing(function, args)
+
+
+def _flagged(tensor: Any, flag: bool) -> None:
+    """Let modes that trace see a leaf."""
+    for mode in modes.MODES.get():
+        tracing = getattr(mode, "_trace_flag", None)
+        if tracing is not None:
+            tracing(tensor, flag)
+
+
+def _reshaped(tensor: Any, name: str, args: tuple[Any, ...], compute: Callable[[], Any] | None) -> Any:
+    """A change of a tensor's sizes in place, which is an op; other memory for it is none, and is refused."""
+    if not modes.MODES.get():
+        return NotImplemented
+    if compute is None:
+        raise refusal("utils._python_dispatch.TorchDispatchMode", f"no Tensor.{name} in a dispatch mode")
+    given = [each for each in args if each is not None]
+    form = {"transpose_": "default", "squeeze_": "default" if not given else "dim"}.get(name, "default")
+    if form == "dim" and not isinstance(given[0], int):
+        form = "dims"
+    return aten(f"{name}.{form}", tensor, *given, compute=compute)
+
+
+def _noted(tensor: Any) -> None:
+    """Let modes that trace know a tensor that is a constant."""
+    for mode in modes.MODES.get():
+        noting = getattr(mode, "_note_constant", None)
+        if noting is not None:
+            noting(tensor)
+
+
+DERIVATIVES.append(_differentiated)
+FLAGS.append(_flagged)
+MADE.append(_noted)
+RESHAPES.append(_reshaped)
 READS.append(_read)
 LIFTS.append(_lift)
 DISPATCH.insert(DISPATCH.index(saved_tensor_hooks._dispatch), _dispatch)

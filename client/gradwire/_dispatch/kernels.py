@@ -321,6 +321,7 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "index_put_": _index_put,
     "index_put": lambda self, indices, values, accumulate=False: _index_put(self.clone(), indices, values, accumulate),
     "lift_fresh": lambda self: self,
+    "lift_fresh_copy": lambda self: self.clone(),
     "linalg_cholesky_ex": lambda self, upper=False, check_errors=False: import_module("gradwire").linalg.cholesky_ex(
         self, upper=upper, check_errors=check_errors
     ),

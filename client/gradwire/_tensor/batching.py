@@ -21,6 +21,14 @@ CUSTOM_OPS: list[Callable[..., Any]] = []
 
 #: Functions that read a tensor's only element, or return NotImplemented.
 READS: list[Callable[[Any], Any]] = []
+#: Functions that are shown a call of backward or grad, and compute it or return NotImplemented.
+DERIVATIVES: list[Callable[..., Any]] = []
+#: Functions that are shown a change of a tensor's sizes or memory in place, and do it or return NotImplemented.
+RESHAPES: list[Callable[..., Any]] = []
+#: Functions that are shown a tensor of values that the client sent.
+MADE: list[Callable[[Any], None]] = []
+#: Functions that are shown a tensor whose requires_grad was set.
+FLAGS: list[Callable[[Any, bool], None]] = []
 #: Functions that are shown a tensor made of values, and return it or another.
 LIFTS: list[Callable[[Any], Any]] = []
 

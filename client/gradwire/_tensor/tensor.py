@@ -41,6 +41,7 @@ from gradwire._proxy.results import (
 )
 from gradwire._proxy.transforms import TRANSFORM, depths_inside, refuse_inside
 from gradwire._tensor import values
+from gradwire._tensor.batching import BATCHING, FLAGS, RESHAPES
 from gradwire._tensor.call import _call, _sizes
 from gradwire._tensor.casts import Casts
 from gradwire._tensor.composed import Composed
@@ -342,6 +343,8 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
         if flag == (self._edge is not None):
             return
         commands.set_requires_grad(self, flag)
+        for shown in FLAGS if BATCHING else ():
+            shown(self, flag)
         note_redescribed(self)
         base = self._base
         self._spec = spec.with_requires_grad(flag or (base is not None and base._spec.requires_grad))
@@ -495,6 +498,8 @@ class Tensor(Casts, Composed, Draws, InPlaceViews, Operators, TensorMethods, Han
             raise GradwireTypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
         if self._fresh().requires_grad and not (value.is_floating_point() or value.is_complex()):
             raise refuse("data set to a tensor that requires gradients must be floating point or complex dtype")
+        for shown in RESHAPES if BATCHING else ():
+            shown(self, "data", (value,), None)
         self._spec = commands.set_data(self, value)
         # The version stays the tensor's own; the memory is the other's.
         self.__dict__["_memory"] = memory_of(value)
