@@ -218,6 +218,7 @@ _WIRED = {
     "compressed": "sparse._compressed",
     "legacy_tensor": "_functions.create",
     "lies_in": "_functions.legacy",
+    "make_fx": "fx.experimental.proxy_tensor",
     "make_tensor": "_functions.create",
     "map_anything": "func._vmap",
     "namespace": "array_api._info",

@@ -9,7 +9,9 @@ from typing import Any
 from gradwire._base.wiring import wired
 from gradwire._dispatch import modes
 from gradwire._dispatch.kernels import kernel
-from gradwire._dispatch.overloads import Choice, normal_call
+from gradwire._dispatch.overloads import Choice, choose, normal_call
+from gradwire._dispatch.schemas import schemas
+from gradwire._proxy.handle import Handle
 
 
 @cache
@@ -45,3 +47,20 @@ def call_overload(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     if not modes.MODES.get() and not modes.is_shown():
         return compute()
     return modes.called(func, *normal_call(name, overload, args, kwargs)[1:], compute)
+
+
+def call_packet(packet: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Call an op of ATen by the overload that takes these arguments. NotImplemented if none is known."""
+    name = packet._qualname.removeprefix("aten::")
+    for overload, schema in schemas().get(name, {}).items():
+        listed = list(args)
+        for place, parameter in enumerate(schema[: len(listed)]):
+            if parameter.kind.startswith("T?[]") and isinstance(
+                listed[place], Handle
+            ):  # a tensor for a list: its items
+                listed[place] = list(aten("unbind.int", listed[place]))
+        names = [each.name for each in schema if not each.is_keyword]
+        given = [*zip(names, listed, strict=False), *kwargs.items()]
+        if len(listed) <= len(names) and (choice := choose(name, given, {}, overload)) is not None:
+            return call_overload(overload_of(name, choice.overload), choice.args, choice.kwargs)
+    return NotImplemented

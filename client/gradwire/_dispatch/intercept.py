@@ -13,13 +13,11 @@ from gradwire._dispatch.overloads import Choice, choose
 from gradwire._dispatch.rules import RULES
 from gradwire._functions import saved_tensor_hooks
 from gradwire._proxy.results import pack_results
-from gradwire._tensor.batching import DERIVATIVES, DISPATCH, FLAGS, LIFTS, MADE, READS, REGION, RESHAPES
+from gradwire._tensor.batching import DERIVATIVES, DISPATCH, FLAGS, LIFTS, MADE, OUTS, READS, REGION, RESHAPES
 from gradwire._tensor.call import OPS, _call, _parameters
 from gradwire._tensor.warnings import warn_once
 
-_UNSEEN = (
-    "Dispatch modes do not see the ops of backward: the server computes them. Counts of ops or FLOPs miss them."
-)
+_UNSEEN = "Dispatch modes do not see the ops of backward: the server computes them. Counts of ops or FLOPs miss them."
 # What the library asks for on its own: no op of the user's.
 _HIDDEN = frozenset(
     "check_all dual_primal dual_tangent exit_dual_level resolve_conj take_geometry take_geometry_".split()
@@ -130,6 +128,16 @@ def _reshaped(tensor: Any, name: str, args: tuple[Any, ...], compute: Callable[[
     return aten(f"{name}.{form}", tensor, *given, compute=compute)
 
 
+def _written(target: Any, made: Any, compute: Callable[[], Any]) -> bool:
+    """A result for an `out=` tensor, which functionalization takes as the tensor's value."""
+    active = modes.MODES.get()
+    writing = getattr(active[-1], "write_out", None) if active else None
+    if writing is None:
+        return False
+    with modes.only(active[:-1]):
+        return bool(writing(target, made, compute))
+
+
 def _noted(tensor: Any) -> None:
     """Let modes that trace know a tensor that is a constant."""
     for mode in modes.MODES.get():
@@ -141,6 +149,7 @@ def _noted(tensor: Any) -> None:
 DERIVATIVES.append(_differentiated)
 FLAGS.append(_flagged)
 MADE.append(_noted)
+OUTS.append(_written)
 RESHAPES.append(_reshaped)
 READS.append(_read)
 LIFTS.append(_lift)

@@ -234,6 +234,11 @@ def _normal_functional(self: Tensor, mean: float = 0.0, std: float = 1.0, **_: A
     return self.clone().normal_(mean, std)
 
 
+def _drawn(name: str) -> Callable[..., Any]:
+    """A new tensor of drawn numbers."""
+    return lambda self, *args, **_: getattr(self.clone(), name)(*args)
+
+
 def _fill(self: Tensor, value: Any) -> Any:
     return self.clone().fill_(value)
 
@@ -361,6 +366,9 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "upsample_nearest3d": _upsample("nearest"),
     "var.correction": _variance("var"),
     "var_mean.correction": _variance("var_mean"),
+    **{name: _drawn(f"{name}_") for name in ["cauchy", "exponential", "geometric", "log_normal", "random", "uniform"]},
+    "bernoulli.p": lambda self, p=0.5, **_: self.clone().bernoulli_(p),
+    "zero": lambda self: self.clone().zero_(),
     "view": lambda self, size: self.view(tuple(size)) if not _is_dtype(size) else self.view(size),
     **{name: _factory(name) for name in ("arange empty_like eye full full_like linspace ones ones_like rand".split())},
     **{name: _factory(name) for name in ("rand_like randint randn randn_like randperm zeros zeros_like").split()},

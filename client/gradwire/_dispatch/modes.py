@@ -33,12 +33,13 @@ class _Frame:
     grad: the grad mode of the caller, in which the op is recorded.
     """
 
-    __slots__ = ("args", "compute", "func", "grad", "kwargs", "made")
+    __slots__ = ("args", "compute", "func", "grad", "kwargs", "made", "records")
 
     def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compute: Compute) -> None:
         self.func, self.args, self.kwargs, self.compute = func, args, kwargs, compute
         self.grad = GRAD_ENABLED.get()
         self.made: list[Handle] = []
+        self.records = False  # whether a mode of the library's own computes it in other ops, which are recorded
 
     def is_for(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether a call is that of this op with the arguments that the mode was given."""
@@ -56,7 +57,11 @@ class _Frame:
 
     def check(self, found: Any) -> None:
         """Refuse a result that would need a derivative of what the mode did."""
-        if not self.grad or not any(each._spec.requires_grad for each in tensors_in((self.args, self.kwargs))):
+        if (
+            self.records
+            or not self.grad
+            or not any(each._spec.requires_grad for each in tensors_in((self.args, self.kwargs)))
+        ):
             return
         known = {id(each) for each in (*self.made, *tensors_in((self.args, self.kwargs)))}
         if any(each._spec.requires_grad for each in self.made) or not self.made:
@@ -149,7 +154,9 @@ def _through(frame: _Frame, func: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if not modes:
         with _recording(frame.grad, None), _without_casts():
             return frame.run()
-    off = False if GRAD_ENABLED.get() else GRAD_ENABLED.get()
+    off: Any = False if GRAD_ENABLED.get() else GRAD_ENABLED.get()
+    if getattr(modes[-1], "_records", False):
+        off, frame.records = frame.grad, True
     with only(modes[:-1]), _recording(off, frame):
         found = modes[-1].__torch_dispatch__(func, (), args, kwargs)
     if found is NotImplemented:

@@ -28,12 +28,16 @@ class Choice(NamedTuple):
     kwargs: dict[str, Any]
 
 
-def choose(name: str, given: Sequence[tuple[str, Any]], optional: Mapping[str, Any]) -> Choice | None:
+def choose(
+    name: str, given: Sequence[tuple[str, Any]], optional: Mapping[str, Any], only: str | None = None
+) -> Choice | None:
     """The overload of an op that takes these arguments, by name. None if no overload does.
 
-    `optional` are the values that count as left out, if an overload has no such parameter.
+    `optional` are the values that count as left out, if an overload has no such parameter. only: the one to try.
     """
     found = schemas().get(name, {})
+    if only is not None:
+        found = {only: found[only]}
     wraps = name.rstrip("_") in _WRAPS_NUMBERS
     order = sorted(found, key=lambda each: (wraps and each != "Tensor", each != "default", each))
     for overload in order:

@@ -25,6 +25,8 @@ READS: list[Callable[[Any], Any]] = []
 DERIVATIVES: list[Callable[..., Any]] = []
 #: Functions that are shown a change of a tensor's sizes or memory in place, and do it or return NotImplemented.
 RESHAPES: list[Callable[..., Any]] = []
+#: Functions that are shown a result for an `out=` tensor, and write it or return False.
+OUTS: list[Callable[..., bool]] = []
 #: Functions that are shown a tensor of values that the client sent.
 MADE: list[Callable[[Any], None]] = []
 #: Functions that are shown a tensor whose requires_grad was set.

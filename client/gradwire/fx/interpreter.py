@@ -68,7 +68,9 @@ class Interpreter:
         except StopIteration:
             if args:
                 return args[0]
-            raise RuntimeError(f"Expected positional argument for parameter {target}, but one was not passed in!") from None
+            raise RuntimeError(
+                f"Expected positional argument for parameter {target}, but one was not passed in!"
+            ) from None
 
     def get_attr(self, target: Any, args: Any, kwargs: Any) -> Any:
         """An attribute of the module."""

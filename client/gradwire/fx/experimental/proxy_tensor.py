@@ -218,7 +218,8 @@ def _trace(f: Callable[..., Any], args: tuple[Any, ...]) -> GraphModule:
         shown: Any = [tracer.argument(each) for each in values]
     else:
         shown = tracer.argument(result)
-    annotation = getattr(inspect.unwrap(f), "__annotations__", {}).get("return")
+    is_own = str(getattr(inspect.unwrap(f), "__module__", "")).split(".")[0] == "gradwire"
+    annotation = None if is_own else getattr(inspect.unwrap(f), "__annotations__", {}).get("return")
     tracer.graph.output(shown, annotation if not is_nested else None)
     tracer.graph.eliminate_dead_code(_is_kept)
     return GraphModule(tracer.attributes, tracer.graph, class_name)
