@@ -225,6 +225,8 @@ _WIRED = {
     "ops": "library",
     "record_function": "profiler",
     "reduce_tensor": "_functions.pickled",
+    "register_module_forward_hook": "nn._hooks.of_all_modules",
+    "register_module_forward_pre_hook": "nn._hooks.of_all_modules",
     "sparse_bsc": "_functions.legacy",
     "sparse_bsr": "_functions.legacy",
     "sparse_csc": "_functions.legacy",

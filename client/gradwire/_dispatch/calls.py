@@ -44,8 +44,10 @@ def call_overload(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     def compute() -> Any:
         return kernel(name, overload)(*args, **kwargs)
 
-    if not modes.MODES.get() and not modes.is_shown():
+    if not modes.MODES.get() and not modes.is_shown_any():
         return compute()
+    if modes.is_shown(func, args, kwargs):
+        return modes.called(func, args, kwargs, compute)
     return modes.called(func, *normal_call(name, overload, args, kwargs)[1:], compute)
 
 

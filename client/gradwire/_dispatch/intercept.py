@@ -20,7 +20,7 @@ from gradwire._tensor.warnings import warn_once
 _UNSEEN = "Dispatch modes do not see the ops of backward: the server computes them. Counts of ops or FLOPs miss them."
 # What the library asks for on its own: no op of the user's.
 _HIDDEN = frozenset(
-    "check_all dual_primal dual_tangent exit_dual_level resolve_conj take_geometry take_geometry_".split()
+    ["check_all", "dual_primal", "dual_tangent", "exit_dual_level", "resolve_conj", "take_geometry", "take_geometry_"]
 )
 
 
@@ -46,7 +46,7 @@ class OpCall:
 
     def as_one(self) -> Any:
         """Show the op as the one of ATen that has its name."""
-        defaults = {name: value for name, value in _defaults(self.op).items()}
+        defaults = _defaults(self.op)
         name = self.op.replace(".", "_")
         choice = choose(name, self.named(), defaults)
         if choice is None:

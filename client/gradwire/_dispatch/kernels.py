@@ -14,27 +14,25 @@ _EVERYTHING = slice(None)
 
 def kernel(name: str, overload: str) -> Callable[..., Any]:
     """The function that computes an op of ATen. Refuses one that has none."""
-    found = _KERNELS.get(f"{name}.{overload}") or _KERNELS.get(name)
-    if found is not None:
-        return found
+    found: Any = _KERNELS.get(f"{name}.{overload}") or _KERNELS.get(name) or _of_that_name(name)
+    if found is None:
+        raise refusal(f"ops.aten.{name}", "no function here computes this op of ATen")
+    return found  # type: ignore[no-any-return]
+
+
+def _of_that_name(name: str) -> Any:
+    """The method or function of the library that has the op's name; None if there is none."""
     torch: Any = import_module("gradwire")
-    if name.endswith("_") and not name.startswith("_") and hasattr(torch.Tensor, name):
-        method: Callable[..., Any] = getattr(torch.Tensor, name)
-        return method
-    home, short = _home(torch, name)
+    if name.endswith("_") and not name.startswith("_"):
+        return getattr(torch.Tensor, name, None)
     inner = import_module("gradwire.nn._functional.aten")
     if name in inner.__all__:
-        return getattr(inner, name)  # type: ignore[no-any-return]
-    function = getattr(home, short, None)
-    if callable(function) and not short.startswith("_"):
-        return function  # type: ignore[no-any-return]
-    method = getattr(torch.Tensor, name, None)
-    if callable(method) and not name.startswith("_"):
-        return method  # type: ignore[no-any-return]
-    function = getattr(torch.nn.functional, name, None)
-    if callable(function) and not name.startswith("_"):
-        return function  # type: ignore[no-any-return]
-    raise refusal(f"ops.aten.{name}", "no function here computes this op of ATen")
+        return getattr(inner, name)
+    home, short = _home(torch, name)
+    if short.startswith("_"):
+        return None
+    homes = [(home, short), (torch.Tensor, name), (torch.nn.functional, name)]
+    return next((each for each in (getattr(owner, one, None) for owner, one in homes) if callable(each)), None)
 
 
 def _home(torch: Any, name: str) -> tuple[Any, str]:
@@ -274,6 +272,12 @@ def _aminmax(self: Tensor, *, dim: Any = None, keepdim: bool = False) -> Any:
     return torch.aminmax(self, dim=dim, keepdim=keepdim)
 
 
+def _check_errors(info: Tensor, api_name: str, *, is_matrix: bool) -> None:
+    """Raise LinAlgError if an error code is not 0."""
+    if bool((info != 0).any()):
+        raise import_module("gradwire").linalg.LinAlgError(f"{api_name}: the computation failed for a matrix")
+
+
 def _fused_dropout(input: Tensor, p: float, train: Any) -> Any:
     torch: Any = import_module("gradwire")
     return torch.native_dropout(input, p, train)
@@ -283,15 +287,51 @@ def _sort_stable(self: Tensor, *, stable: Any = None, dim: int = -1, descending:
     return self.sort(dim=dim, descending=descending, stable=bool(stable))
 
 
-def _first(function: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args, **kwargs: function(*args, **kwargs)
-
-
+_FACTORIES = [
+    "arange",
+    "empty_like",
+    "eye",
+    "full",
+    "full_like",
+    "linspace",
+    "ones",
+    "ones_like",
+    "rand",
+    "rand_like",
+    "randint",
+    "randn",
+    "randn_like",
+    "randperm",
+    "zeros",
+    "zeros_like",
+]
+_VIEWS = [
+    "alias",
+    "as_strided",
+    "detach",
+    "diagonal",
+    "expand",
+    "permute",
+    "select",
+    "slice",
+    "split",
+    "split_with_sizes",
+    "squeeze",
+    "t",
+    "transpose",
+    "unbind",
+    "unfold",
+    "unsqueeze",
+    "view",
+    "view_as_complex",
+    "view_as_real",
+]
 _KERNELS: dict[str, Callable[..., Any]] = {
     "_adaptive_avg_pool2d": _conv_pool_size("adaptive_avg_pool2d"),
     "_adaptive_avg_pool3d": _conv_pool_size("adaptive_avg_pool3d"),
     "_cdist_forward": lambda x1, x2, p, mode: import_module("gradwire").cdist(x1, x2, p),
     "_conj": lambda self: self.conj(),
+    "_linalg_check_errors": _check_errors,
     "_linalg_det": lambda A: (import_module("gradwire").linalg.det(A), *import_module("gradwire").linalg.lu_factor(A)),
     "_linalg_eigh": lambda A, UPLO="L", compute_v=True: import_module("gradwire").linalg.eigh(A, UPLO),
     "_linalg_svd": lambda A, full_matrices=False, compute_uv=True, **_: import_module("gradwire").linalg.svd(
@@ -370,15 +410,8 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "bernoulli.p": lambda self, p=0.5, **_: self.clone().bernoulli_(p),
     "zero": lambda self: self.clone().zero_(),
     "view": lambda self, size: self.view(tuple(size)) if not _is_dtype(size) else self.view(size),
-    **{name: _factory(name) for name in ("arange empty_like eye full full_like linspace ones ones_like rand".split())},
-    **{name: _factory(name) for name in ("rand_like randint randn randn_like randperm zeros zeros_like").split()},
-    **{
-        f"{name}_copy": _copied(name)
-        for name in (
-            "alias as_strided detach diagonal expand permute select slice split split_with_sizes squeeze t transpose "
-            "unbind unfold unsqueeze view view_as_complex view_as_real"
-        ).split()
-    },
+    **{name: _factory(name) for name in _FACTORIES},
+    **{f"{name}_copy": _copied(name) for name in _VIEWS},
 }
 
 

@@ -136,9 +136,15 @@ def show(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compute: Comp
     return found
 
 
-def is_shown() -> bool:
+def is_shown_any() -> bool:
     """Whether a mode runs, to which an op is shown."""
     return _FRAME.get() is not None
+
+
+def is_shown(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call is that of the op that a mode is shown, with the arguments that the mode was given."""
+    frame = _FRAME.get()
+    return frame is not None and frame.is_for(func, args, kwargs)
 
 
 def called(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compute: Compute) -> Any:

@@ -14,8 +14,24 @@ from gradwire._proxy.handle import Handle
 
 #: Ops whose second operand is a number in an overload for tensors: PyTorch makes a tensor of it.
 _WRAPS_NUMBERS = frozenset(
-    "add sub mul div floor_divide bitwise_and bitwise_or bitwise_xor logical_and logical_or logical_xor copysign "
-    "xlogy heaviside ldexp float_power".split()
+    [
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "floor_divide",
+        "bitwise_and",
+        "bitwise_or",
+        "bitwise_xor",
+        "logical_and",
+        "logical_or",
+        "logical_xor",
+        "copysign",
+        "xlogy",
+        "heaviside",
+        "ldexp",
+        "float_power",
+    ]
 )
 _MISSING = object()
 

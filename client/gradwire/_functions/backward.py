@@ -63,8 +63,8 @@ def backward(
     The server keeps the memory of this cycle until `leaf.grad = None` breaks it or the session ends. Raises
     RuntimeError for tensors without history or with freed saved values; then no gradient has changed.
     """
-    for shown in DERIVATIVES if BATCHING else ():
-        if shown(backward, (tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)) is None:
+    for see in DERIVATIVES if BATCHING else ():
+        if see(backward, (tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)) is None:
             return
     sparse = SparseGradients()
     grad_tensors = grad_tensors if grad_tensors is not None else grad_variables
@@ -192,11 +192,11 @@ def grad(
             FutureWarning,
             stacklevel=2,
         )
-    for shown in DERIVATIVES if BATCHING else ():
+    for see in DERIVATIVES if BATCHING else ():
         how = (grad_outputs, retain_graph, create_graph, True, allow_unused, is_grads_batched, materialize_grads)
-        made = shown(grad, (outputs, inputs, *how))
-        if made is not NotImplemented:
-            return tuple(made)
+        answer = see(grad, (outputs, inputs, *how))
+        if answer is not NotImplemented:
+            return tuple(answer)
     if is_grads_batched:
         return _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
     if materialize_grads and allow_unused is False:

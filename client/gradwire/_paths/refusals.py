@@ -72,7 +72,6 @@ REASONS: dict[str, str] = {
     "nn.qat": "there are no quantized tensors",
     "utils.cpp_extension": "the set of ops is closed, a client sends no code; write an autograd.Function in Python",
     "utils.benchmark": "use gradwire.timings() or the timeit module",
-    "utils.flop_counter": "commands are computed by the server and not intercepted in the client",
     "utils.mobile_optimizer": "a model has no graph of its own here that could be exported",
     "utils.collect_env": "use gradwire.server_info()",
     "utils.data.graph": "use Dataset and DataLoader",
@@ -324,7 +323,6 @@ REFUSED: dict[str, str] = {
     "utils.cpp_extension": """
         CUDAExtension CppExtension BuildExtension load load_inline include_paths library_paths""",
     "utils.benchmark": "Compare Fuzzer Measurement Timer",
-    "utils.flop_counter": "FlopCounterMode register_flop_formula",
     "utils.mobile_optimizer": "optimize_for_mobile",
     "utils.collect_env": "get_env_info get_pretty_env_info main",
     "utils.data.graph": "traverse traverse_dps",

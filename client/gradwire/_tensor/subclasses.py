@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
+
 
 class DisableTorchFunction:
     """Context in which subclasses' `__torch_function__` is not called (torch._C.DisableTorchFunctionSubclass).
@@ -36,9 +38,29 @@ class DispatchKeySet(frozenset[str]):
         """A set of these keys."""
         return super().__new__(cls, keys)
 
+    def has(self, key: str) -> bool:
+        """Whether a key is among them."""
+        return key in self
+
+
+_NO_KEYS = DispatchKeySet()
+_EXCLUDED: ContextVar[DispatchKeySet] = ContextVar("gradwire_excluded_keys", default=_NO_KEYS)
+
 
 class ExcludeDispatchKeyGuard(DisableTorchFunction):
-    """Context in which keys are passed over: none is used here."""
+    """Context in which keys are passed over: none is used here, but `excluded_keys` names them."""
 
-    def __init__(self, keys: object) -> None:
+    def __init__(self, keys: DispatchKeySet) -> None:
         self.keys = keys
+
+    def __enter__(self) -> ExcludeDispatchKeyGuard:
+        self._token = _EXCLUDED.set(DispatchKeySet(*_EXCLUDED.get(), *self.keys))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        _EXCLUDED.reset(self._token)
+
+
+def excluded_keys() -> DispatchKeySet:
+    """The keys of the guards around (torch._C._dispatch_tls_local_exclude_set)."""
+    return _EXCLUDED.get()

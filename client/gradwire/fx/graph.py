@@ -8,7 +8,7 @@ from typing import Any
 
 from gradwire._base.errors import refuse
 from gradwire._base.wiring import names_of_paths
-from gradwire.fx.code import Pytree, PythonCode, python_code
+from gradwire.fx.code import PythonCode, Pytree, python_code
 from gradwire.fx.names import Names, snake_case
 from gradwire.fx.node import Node, map_arg
 from gradwire.library import OpOverload, OpOverloadPacket
@@ -182,9 +182,7 @@ class Graph:
             print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
     def __str__(self) -> str:
-        parameters = [each.name for each in self._nodes if each.op == "placeholder" and False]
-        lines = [str(each.format_node()) for each in self._nodes]
-        return "\n    ".join([f"graph({', '.join(parameters)}):", *lines])
+        return "\n    ".join(["graph():", *(str(each.format_node()) for each in self._nodes)])
 
     __repr__ = object.__repr__
 

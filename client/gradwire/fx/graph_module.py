@@ -9,9 +9,10 @@ from itertools import count
 from typing import Any
 
 from gradwire._base.wiring import names_of_paths, wired
+from gradwire._proxy.handle import Handle
 from gradwire.fx.code import PythonCode
 from gradwire.fx.graph import Graph
-from gradwire.nn import Module
+from gradwire.nn import Module, Parameter
 
 __all__ = ["GraphModule"]
 
@@ -39,6 +40,9 @@ class _Trees:
 
 class GraphModule(Module):
     """A module that runs a graph. `recompile` makes its code anew after a change of the graph."""
+
+    _graph: Graph
+    _code: str
 
     def __new__(cls, *args: Any, **kwargs: Any) -> GraphModule:
         """An object of a class of its own, whose `forward` is compiled."""
@@ -76,7 +80,7 @@ class GraphModule(Module):
 
     def recompile(self) -> PythonCode:
         """Compile the graph's code."""
-        made = self._graph.python_code("self")
+        made: PythonCode = self._graph.python_code("self")
         object.__setattr__(self, "_code", made.src)
         if self._graph._pytree is not None:
             object.__setattr__(self, "_in_spec", self._graph._pytree.in_spec)
@@ -106,7 +110,8 @@ class GraphModule(Module):
         )
 
     def __str__(self) -> str:
-        return f"{super().__str__()}\n\n{self._code}\n\n# To see more debug info, please use `graph_module.print_readable()`"
+        hint = "# To see more debug info, please use `graph_module.print_readable()`"
+        return f"{super().__str__()}\n\n{self._code}\n\n{hint}"
 
 
 def _reading(graph: Graph) -> list[Any]:
@@ -125,9 +130,6 @@ def _assign(module: Any, path: str, value: Any) -> None:
         if not hasattr(module, each):
             setattr(module, each, Module())
         module = getattr(module, each)
-    from gradwire._proxy.handle import Handle
-    from gradwire.nn import Parameter
-
     if isinstance(value, Handle) and not isinstance(value, Parameter):
         module.register_buffer(name, value)
     else:

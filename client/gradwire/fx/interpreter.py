@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradwire.fx.graph_module import _Trees
 from gradwire.fx.node import Node, map_arg
 
 __all__ = ["Interpreter"]
@@ -39,13 +40,9 @@ class Interpreter:
         return None
 
     def _flattened(self, args: Any, pytree: Any) -> Any:
-        from gradwire.fx.graph_module import _Trees
-
         return _Trees.tree_flatten_spec(args, pytree.in_spec)
 
     def _rebuilt(self, made: Any, pytree: Any) -> Any:
-        from gradwire.fx.graph_module import _Trees
-
         return _Trees.tree_unflatten(made, pytree.out_spec)
 
     def run_node(self, n: Node) -> Any:

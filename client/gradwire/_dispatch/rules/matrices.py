@@ -14,7 +14,7 @@ def _checked(full: str, name: str) -> Callable[..., Any]:
     """The rule of an op that fails for some matrices: it computes, then it looks at the error codes."""
 
     def rule(call: Any, A: Tensor, upper: bool = False) -> Any:
-        extra = {"upper": upper} if upper else {}
+        extra: dict[str, Any] = {"upper": upper} if upper else {}
         made, info = aten(full, A, **extra)[:2]
 
         def check() -> None:

@@ -168,19 +168,6 @@ def _contracted(left: Tensor, right: Tensor, summed: list[int]) -> Any:
     return aten("permute.default", made, [order.index(at) for at in range(left.ndim)])
 
 
-def _bilinear(call: Any, input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
-    """The product as matrices: sum over i, j of x_i w_oij y_j."""
-    lead = list(input1.shape[:-1])
-    one = reshaped(input1, [-1, input1.shape[-1]])
-    two = reshaped(input2, [-1, input2.shape[-1]])
-    outputs, left, right = weight.shape
-    turned = reshaped(aten("permute.default", weight, [1, 0, 2]), [left, outputs * right])
-    mixed = aten("view.default", aten("mm.default", one, turned), [one.shape[0], outputs, right])
-    made = aten("bmm.default", mixed, aten("unsqueeze.default", two, 2))
-    made = aten("view.default", made, [*lead, outputs])
-    return made if bias is None else aten("add.Tensor", made, bias)
-
-
 def _kron(call: Any, input: Tensor, other: Tensor) -> Any:
     count = max(input.ndim, other.ndim)
     one, two = ((1,) * (count - each.ndim) + tuple(each.shape) for each in (input, other))
@@ -191,7 +178,6 @@ def _kron(call: Any, input: Tensor, other: Tensor) -> Any:
 
 
 RULES: dict[str, Callable[..., Any]] = {
-    "bilinear": _bilinear,
     "einsum": _einsum,
     "inner": _inner,
     "kron": _kron,
