@@ -146,7 +146,8 @@ class FunctionalMode:
         """A view of one of the function's tensors: of its copy, and of the value."""
         state = self.state_of(args[0])
         assert state is not None
-        value = _view(name, overload, state.read(self._copies), args[1:], kwargs, self._copies)
+        # As in PyTorch, of a value that may be out of date: what reads the view makes it anew.
+        value = _view(name, overload, state.value, args[1:], kwargs, self._copies)
         with modes.only(()), no_grad():
             made = func(*args, **kwargs)
         several = isinstance(made, (tuple, list))

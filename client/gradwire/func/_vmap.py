@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from gradwire._base.errors import GradwireValueError, refuse
+from gradwire._dispatch.modes import MODES
 from gradwire._tensor.batching import BATCHING, DISPATCH, FUNCTIONS
 from gradwire._tensor.ops import cat
 from gradwire._tensor.tensor import Tensor
@@ -48,7 +49,11 @@ def vmap(
         leaves, structure = flatten(args)
         dims = _dims(in_dims, args, structure, leaves)
         size = _size(dims, leaves)
-        values = [leaf if dim is None else leaf.movedim(dim, 0) for leaf, dim in zip(leaves, dims, strict=True)]
+        shown = bool(MODES.get())  # what a mode sees has no view that PyTorch does not make
+        values = [
+            leaf if dim is None or (dim == 0 and shown) else leaf.movedim(dim, 0)
+            for leaf, dim in zip(leaves, dims, strict=True)
+        ]
         step = size if chunk_size is None else chunk_size
         if step >= size:
             return _run(func, values, dims, structure, size, randomness, out_dims, kwargs)

@@ -189,12 +189,12 @@ def _shown(value: Any) -> str:
 
 
 def target_name(target: Any) -> str:
-    """A function's name in code: "torch.ops.aten.add.Tensor", "_operator.getitem"."""
+    """A function's name in code: "torch.ops.aten.add.Tensor", "operator.getitem"."""
     if isinstance(target, str):
         return target
     if isinstance(target, (OpOverload, OpOverloadPacket)):
         return f"torch.ops.{target}"
-    module = getattr(target, "__module__", None) or ""
+    module = (getattr(target, "__module__", None) or "").replace("_operator", "operator")
     name = getattr(target, "__name__", repr(target))
     if module == "gradwire._functions.backward":
         return f"torch.autograd.{name}"

@@ -105,7 +105,8 @@ def _tensordot(call: Any, a: Tensor, b: Tensor, dims: Any = 2, **_: Any) -> Any:
     if isinstance(dims, int):
         first, second = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
-        pair = [[each] if isinstance(each, int) else list(each) for each in dims]
+        flat = [at for each in dims for at in ([each] if isinstance(each, int) else each)]  # first a's, then b's
+        pair = [flat[: len(flat) // 2], flat[len(flat) // 2 :]]
         first, second = ([each % tensor.ndim for each in one] for one, tensor in zip(pair, (a, b), strict=True))
     if any(a.shape[one] != b.shape[other] for one, other in zip(first, second, strict=True)):
         return NotImplemented
