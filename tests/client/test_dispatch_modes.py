@@ -99,6 +99,28 @@ def test_gradients_are_those_without_a_mode(case):
             assert gradwire.allclose(gradwire.tensor(one), gradwire.tensor(other), 1e-4, 1e-5)
 
 
+@pytest.mark.parametrize(
+    "case",
+    [
+        lambda t, x: x.exp().tanh().relu(),
+        lambda t, x: (x * 1).exp_().sigmoid_(),
+        lambda t, x: x.softmax(1).log_softmax(0),
+        lambda t, x: t.linalg.svd(x)[1].sqrt() + t.std_mean(x, 1)[0],
+        lambda t, x: t.nn.functional.group_norm(x, 3) + x.sin() * x.pow(2),
+        lambda t, x: x.detach().exp() + x.max() - x.max(1)[0].reciprocal(),
+    ],
+)
+def test_a_mode_sees_that_saved_results_are_detached(case):
+    def seen(t):
+        mode, names = logging_mode(t)
+        x = (t.arange(9.0).reshape(3, 3).sin() + 2).requires_grad_()
+        with mode:
+            case(t, x)
+        return names
+
+    assert seen(gradwire) == seen(torch)
+
+
 def test_modes_nest_from_the_inside_outwards():
     def order(t):
         seen = []
@@ -211,3 +233,53 @@ def test_in_place_ops_return_their_argument():
     assert x.tolist() == [[2, 2]]
     with Copying(), pytest.raises(NotImplementedError, match=r"no Tensor.set_"):
         x.set_(gradwire.ones(3))
+
+
+def test_compiled_functions_optimizers_and_custom_ops_are_seen():
+    mode, seen = logging_mode(gradwire)
+    compiled = gradwire.compile(lambda x: x.sin() + 1)
+    weight = gradwire.nn.Parameter(gradwire.ones(2))
+    optimizer = gradwire.optim.SGD([weight], lr=0.5)
+    for _ in range(3):  # until both are programs
+        compiled(weight).sum().backward()
+        optimizer.step()
+    gradient, before = weight.grad.tolist(), weight.tolist()
+
+    @gradwire.library.custom_op("modes::double", mutates_args=())
+    def double(x: gradwire.Tensor) -> gradwire.Tensor:
+        return x * 2
+
+    with mode:
+        compiled(weight)
+        optimizer.step()
+        made = gradwire.ops.modes.double(weight.detach())
+    names = [each.partition("(")[0] for each in seen]
+    assert names == [
+        "aten.sin.default",
+        "aten.add.Tensor",
+        "aten.add_.Tensor",
+        "aten.detach.default",
+        "modes.double.default",
+    ]
+    expected = [one - 0.5 * other for one, other in zip(before, gradient, strict=True)]
+    assert weight.tolist() == pytest.approx(expected)
+    assert made.tolist() == pytest.approx([2 * each for each in expected])
+
+
+def test_other_arguments_are_computed_by_kernels():
+    class Copying(_python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            keeps = func.__name__.partition(".")[0].endswith("_")
+            given = [each.clone() if isinstance(each, gradwire.Tensor) and not keeps else each for each in args]
+            return func(*given, **(kwargs or {}))
+
+    wrong = []
+    for place, case in enumerate(CASES):
+        values = tensors(gradwire, _SEED)
+        with Copying():
+            made = case(gradwire, values)
+        expected = case(gradwire, tensors(gradwire, _SEED))
+        drawn = any(name in each for each in seen_by(gradwire, case)[0] for name in _NOT_COMPARED)
+        if not drawn and not alike(plain(made), plain(expected)):
+            wrong.append(place)
+    assert not wrong, f"seed {_SEED}"

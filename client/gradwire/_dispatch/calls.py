@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from gradwire._base.wiring import wired
 from gradwire._dispatch import modes
 from gradwire._dispatch.kernels import kernel
 from gradwire._dispatch.overloads import Choice, choose, normal_call
+from gradwire._dispatch.saved_results import saved_results
 from gradwire._dispatch.schemas import schemas
 from gradwire._proxy.handle import Handle
 
@@ -34,7 +35,10 @@ def shown(name: str, choice: Choice, compute: Callable[[], Any] | None) -> Any:
         def compute() -> Any:
             return kernel(name, overload)(*args, **kwargs)
 
-    return modes.show(overload_of(name, overload), args, kwargs, compute)
+    made = modes.show(overload_of(name, overload), args, kwargs, compute)
+    for each in saved_results(name, overload, made):
+        modes.show(overload_of("detach", "default"), (each,), {}, partial(kernel("detach", "default"), each))
+    return made
 
 
 def call_overload(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

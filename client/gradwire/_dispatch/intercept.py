@@ -13,8 +13,19 @@ from gradwire._dispatch.overloads import Choice, choose
 from gradwire._dispatch.rules import RULES
 from gradwire._functions import saved_tensor_hooks
 from gradwire._proxy.results import pack_results
-from gradwire._tensor.batching import DERIVATIVES, DISPATCH, FLAGS, LIFTS, MADE, OUTS, READS, REGION, RESHAPES
-from gradwire._tensor.call import OPS, _call, _parameters
+from gradwire._tensor.batching import (
+    CUSTOM_OPS,
+    DERIVATIVES,
+    DISPATCH,
+    FLAGS,
+    LIFTS,
+    MADE,
+    OUTS,
+    READS,
+    REGION,
+    RESHAPES,
+)
+from gradwire._tensor.call import OPS, _call, _parameters, _without_defaults
 from gradwire._tensor.warnings import warn_once
 
 _UNSEEN = "Dispatch modes do not see the ops of backward: the server computes them. Counts of ops or FLOPs miss them."
@@ -50,16 +61,9 @@ class OpCall:
         name = self.op.replace(".", "_")
         choice = choose(name, self.named(), defaults)
         if choice is None:
-            given = {key: value for key, value in self.named() if not _is_default(value, defaults.get(key, _MISSING))}
-            choice = Choice("default", tuple(given.values()), {})
+            args, kwargs = _without_defaults(self.op, self._args, self._kwargs)
+            choice = Choice("default", tuple(args), dict(kwargs))
         return shown(name, choice, self.compute)
-
-
-_MISSING = object()
-
-
-def _is_default(value: Any, default: Any) -> bool:
-    return type(value) is type(default) and bool(value == default)
 
 
 def _defaults(op: str) -> dict[str, Any]:
@@ -84,6 +88,13 @@ def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]],
     if result is not None and type(made) in (tuple, list):
         return pack_results(op, tuple(made), result)
     return made
+
+
+def _custom_op(overload: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compute: Callable[[], Any]) -> Any:
+    """Call an op of torch.library through the active modes."""
+    if not modes.MODES.get() and not modes.is_shown(overload, args, kwargs):
+        return NotImplemented
+    return modes.called(overload, args, kwargs, compute)
 
 
 def _read(source: Any) -> Any:
@@ -146,6 +157,7 @@ def _noted(tensor: Any) -> None:
             noting(tensor)
 
 
+CUSTOM_OPS.append(_custom_op)
 DERIVATIVES.append(_differentiated)
 FLAGS.append(_flagged)
 MADE.append(_noted)

@@ -7,6 +7,8 @@ from importlib import import_module
 from typing import Any
 
 from gradwire._base.refused import refusal
+from gradwire._proxy.handle import Handle
+from gradwire._tensor import ops
 
 Tensor = Any
 _EVERYTHING = slice(None)
@@ -31,7 +33,7 @@ def _of_that_name(name: str) -> Any:
     home, short = _home(torch, name)
     if short.startswith("_"):
         return None
-    homes = [(home, short), (torch.Tensor, name), (torch.nn.functional, name)]
+    homes = [(home, short), (torch.Tensor, name), (torch.nn.functional, name), (ops, name)]
     return next((each for each in (getattr(owner, one, None) for owner, one in homes) if callable(each)), None)
 
 
@@ -56,9 +58,9 @@ def _key(indices: Any) -> Any:
 
 
 def _index_put(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Any:
-    if any(each is None for each in indices):
+    if not all(isinstance(each, Handle) for each in indices):
         if accumulate:
-            raise refusal("ops.aten.index_put_", "no accumulation with an index of None")
+            raise refusal("ops.aten.index_put_", "accumulation takes only tensors as indices")
         self[_key(indices)] = values
         return self
     return self.index_put_(tuple(indices), values, accumulate)
