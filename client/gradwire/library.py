@@ -16,6 +16,7 @@ from typing import Any
 from gradwire._base.errors import GradwireValueError
 from gradwire._base.refused import refusal, refused
 from gradwire._base.wiring import wired
+from gradwire._dispatch.calls import call_overload, call_packet
 from gradwire._tensor.batching import BATCHING, CUSTOM_OPS
 from gradwire.autograd.function import Function
 from gradwire.nn._functional import aten
@@ -280,6 +281,14 @@ class OpOverloadPacket(_Callable):
     One that is called without an overload computes, too.
     """
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        short = self._qualname.removeprefix("aten::")
+        if short != self._qualname and (BATCHING or not hasattr(import_module("gradwire"), short)):
+            made = call_packet(self, args, kwargs)
+            if made is not NotImplemented:
+                return made
+        return super().__call__(*args, **kwargs)
+
     def __getattr__(self, name: str) -> OpOverload:
         if name.startswith("_"):
             raise AttributeError(name)
@@ -304,6 +313,11 @@ class OpOverload(_Callable):
         super().__init__(name)
         self._overloadname, self.overloadpacket = overload, packet
         self.__name__ = f"{self.__name__}.{overload}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self._qualname.startswith("aten::"):
+            return super().__call__(*args, **kwargs)
+        return call_overload(self, args, kwargs)
 
     def name(self) -> str:
         """The name in ATen's form: "aten::sin", "aten::mul.Tensor"."""

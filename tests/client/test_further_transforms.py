@@ -107,9 +107,8 @@ def test_models_are_made_with_their_functions():
         _make_functional.functional_init(Model, (0,))
 
 
-def test_make_fx_is_refused_by_name():
-    with pytest.raises(NotImplementedError, match=r"torch.fx.experimental.proxy_tensor.make_fx: .*torch.compile"):
-        _functorch.make_fx(lambda x: x)
+def test_make_fx_traces_by_the_old_name():
+    assert "aten.sin.default(x_1)" in _functorch.make_fx(lambda x: x.sin())(gradwire.ones(2)).code
 
 
 def test_the_old_vmap_maps_custom_functions_that_have_no_rule():

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradwire._base.errors import GradwireTypeError, GradwireValueError
+from gradwire._base.refused import refusal
 from gradwire._compile.calls import FunctionCall, is_transformed
 from gradwire._compile.data_parallel import DataParallel
 from gradwire._compile.recorded_run import RECORDING, is_recording
@@ -23,6 +24,7 @@ from gradwire._compile.recordings import RecordedCall, Recording, counted
 from gradwire._compile.result_structure import join_pieces, map_tensors
 from gradwire._compile.segments import SegmentedFunction
 from gradwire._compile.usage_tracker import CallUsage
+from gradwire._dispatch.modes import MODES
 
 # Number of consecutive calls that cannot be replayed, after which a function is no longer recorded.
 _MOST_FAILURES = 4
@@ -169,6 +171,10 @@ class Compiled:
         """Call the function; run a recorded program if one fits."""
         uncompiled = self.given_up is not None and not self._recordings
         if is_recording() or is_transformed():
+            return self._function(*args, **kwargs)
+        if MODES.get():  # which see each op
+            if self._repeat is not None or self._batch_size is not None:
+                raise refusal("utils._python_dispatch.TorchDispatchMode", "no compiled loop in a dispatch mode")
             return self._function(*args, **kwargs)
         if uncompiled and self._repeat is None and self._batch_size is None:
             return self._segmented(*args, **kwargs)

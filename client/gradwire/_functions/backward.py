@@ -25,6 +25,7 @@ from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.results import after_backward, known_or_new, mark_gradients, mark_gradients_unknown, new_proxy
 from gradwire._proxy.shadow_graph import ReachableNodes
+from gradwire._tensor.batching import BATCHING, DERIVATIVES
 from gradwire._tensor.ops import stack
 from gradwire._tensor.tensor import Tensor
 from gradwire._tensor.warnings import warn_once
@@ -62,6 +63,9 @@ def backward(
     The server keeps the memory of this cycle until `leaf.grad = None` breaks it or the session ends. Raises
     RuntimeError for tensors without history or with freed saved values; then no gradient has changed.
     """
+    for see in DERIVATIVES if BATCHING else ():
+        if see(backward, (tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)) is None:
+            return
     sparse = SparseGradients()
     grad_tensors = grad_tensors if grad_tensors is not None else grad_variables
     tensors, grad_tensors = _by_values(tensors, grad_tensors, sparse)
@@ -189,6 +193,11 @@ def grad(
             FutureWarning,
             stacklevel=2,
         )
+    for see in DERIVATIVES if BATCHING else ():
+        how = (grad_outputs, retain_graph, create_graph, True, allow_unused, is_grads_batched, materialize_grads)
+        answer = see(grad, (outputs, inputs, *how))
+        if answer is not NotImplemented:
+            return tuple(answer)
     if is_grads_batched:
         return _batched(outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused, materialize_grads)
     if materialize_grads and allow_unused is False:

@@ -25,7 +25,7 @@ from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import MemoEntry, intern
 from gradwire._proxy.results import new_proxy
 from gradwire._session.sessions import current_session
-from gradwire._tensor.batching import BATCHING
+from gradwire._tensor.batching import BATCHING, LIFTS, MADE
 from gradwire._tensor.call import _call, _sizes
 from gradwire._tensor.out import _into
 from gradwire._tensor.tensor import Tensor, warn_of_scalar
@@ -63,7 +63,10 @@ def tensor(
     if isinstance(data, Tensor):
         warnings.warn(_COPY_WARNING, UserWarning, stacklevel=2)
         return _copied(data, dtype, device).requires_grad_(requires_grad)
-    return make_tensor(data, None if dtype is None else dtypes.as_dtype(dtype), device_name(device), requires_grad)
+    made = make_tensor(data, None if dtype is None else dtypes.as_dtype(dtype), device_name(device), requires_grad)
+    for lift in LIFTS if BATCHING else ():
+        made = lift(made)
+    return made
 
 
 def as_tensor(data: Any, dtype: dtype | None = None, device: device | str | int | None = None) -> Tensor:
@@ -121,7 +124,10 @@ def make_tensor(
         raise refuse(
             "Only Tensors of floating point and complex dtype can require gradients", errors_pb2.REASON_REQUIRES_GRAD
         )
-    return _send(session or current_session(), array, found, device, requires_grad)
+    made = _send(session or current_session(), array, found, device, requires_grad)
+    for shown in MADE if BATCHING else ():
+        shown(made)
+    return made
 
 
 def _stacked(data: Sequence[Any], wanted: dtype | None, device: str, session: SessionProtocol | None) -> Tensor | None:

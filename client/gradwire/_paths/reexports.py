@@ -145,7 +145,8 @@ REEXPORTS: dict[str, str] = {
     "DisableTorchFunctionSubclass=_tensor.subclasses.DisableTorchFunction "
     "DisableTorchFunction=_tensor.subclasses.DisableTorchFunction Generator=_functions.random.Generator "
     "DispatchKey=_tensor.subclasses.DispatchKey DispatchKeySet=_tensor.subclasses.DispatchKeySet "
-    "_ExcludeDispatchKeyGuard=_tensor.subclasses.ExcludeDispatchKeyGuard TensorBase=_tensor.tensor.Tensor "
+    "_ExcludeDispatchKeyGuard=_tensor.subclasses.ExcludeDispatchKeyGuard "
+    "TensorBase=_tensor.tensor.Tensor "
     "Size=_base.dtypes.Size dtype=_base.dtypes.dtype device=_base.dtypes.device _LinAlgError=linalg.LinAlgError",
     "utils._foreach_utils": "_group_tensors_by_device_and_dtype=_functions.foreach.grouped",
     "_tensor_str": "PRINT_OPTS=_base.printing.PRINT_OPTIONS set_printoptions=_base.printing.set_printoptions",

@@ -19,6 +19,21 @@ FUNCTIONS: list[Callable[..., Any]] = []
 #: Functions that handle the call of an op of torch.library, or return NotImplemented.
 CUSTOM_OPS: list[Callable[..., Any]] = []
 
+#: Functions that read a tensor's only element, or return NotImplemented.
+READS: list[Callable[[Any], Any]] = []
+#: Functions that are shown a call of backward or grad, and compute it or return NotImplemented.
+DERIVATIVES: list[Callable[..., Any]] = []
+#: Functions that are shown a change of a tensor's sizes or memory in place, and do it or return NotImplemented.
+RESHAPES: list[Callable[..., Any]] = []
+#: Functions that are shown a result for an `out=` tensor, and write it or return False.
+OUTS: list[Callable[..., bool]] = []
+#: Functions that are shown a tensor of values that the client sent.
+MADE: list[Callable[[Any], None]] = []
+#: Functions that are shown a tensor whose requires_grad was set.
+FLAGS: list[Callable[[Any, bool], None]] = []
+#: Functions that are shown a tensor made of values, and return it or another.
+LIFTS: list[Callable[[Any], Any]] = []
+
 
 class Region:
     """What autocast has in force: a dtype per kind of device, None where it is off, and the weights cast so far.

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from gradwire._base.errors import GradwireTypeError, refuse
 from gradwire._base.modes import GRAD_ENABLED, is_inference_mode_enabled, no_grad
 from gradwire._proxy.handle import Handle
+from gradwire._tensor.batching import BATCHING, RESHAPES
 from gradwire._tensor.call import _call
 from gradwire._tensor.in_place import check_in_place
 from gradwire.v1 import errors_pb2
@@ -81,6 +82,8 @@ class InPlaceViews(Handle):
         another dtype or device.
         """
         target: Any = self
+        for shown in RESHAPES if BATCHING else ():
+            shown(target, "set_", (), None)
         given: Any = source._base if type(source).__name__ in ("UntypedStorage", "TypedStorage") else source
         if not (given is None or isinstance(given, Handle)):
             raise GradwireTypeError(f"set_() takes a tensor or a storage, not {type(source).__name__}")
@@ -110,6 +113,9 @@ class InPlaceViews(Handle):
 def _become(self: _T, op: str, *args: Any) -> _T:
     """Give the tensor the sizes and strides of a view of it, and the view's node if that is recorded."""
     target: Any = self
+    for shown in RESHAPES if BATCHING else ():
+        if shown(target, f"{op}_", args, lambda: _become(self, op, *args)) is not NotImplemented:
+            return self
     target._fresh()
     check_in_place(op, (target,), GRAD_ENABLED.get(), ())
     _call("take_geometry_", (target, _call(op, (target, *args))))
@@ -147,6 +153,9 @@ def _lies(tensor: Any, name: str) -> bool:
 
 def _resized(self: _T, sizes: Sequence[int], memory_format: Any) -> _T:
     target: Any = self
+    for shown in RESHAPES if BATCHING else ():
+        if shown(target, "resize_", (list(sizes),), lambda: _resized(self, sizes, memory_format)) is not NotImplemented:
+            return self
     spec = target._fresh()
     if spec.requires_grad and not is_inference_mode_enabled():
         raise refuse("cannot resize variables that require grad", errors_pb2.REASON_REQUIRES_GRAD)

@@ -9,6 +9,7 @@ from gradwire._base import dtypes
 from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError, refuse
 from gradwire._base.modes import GRAD_ENABLED, no_grad
 from gradwire._proxy.handle import Handle
+from gradwire._tensor.batching import BATCHING, OUTS
 from gradwire._tensor.in_place_views import is_shared
 from gradwire.v1 import errors_pb2
 
@@ -177,6 +178,9 @@ def _into(op: str, out: Any, made: Any, given: tuple[Any, ...] = ()) -> Any:
         raise GradwireNotImplementedError(
             f"Trying to use forward AD with {op}_out that does not support it because it is an out= function"
         )
+    for shown in OUTS if BATCHING else ():
+        if shown(target, made, lambda: _into(op, target, made, given)):
+            return target
     if target.dtype is not made.dtype:
         _check_dtype(op, target, made, given)
     if op in _IN_ORDER and target.numel() == made.numel():

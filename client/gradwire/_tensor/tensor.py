@@ -41,6 +41,7 @@ from gradwire._proxy.results import (
 )
 from gradwire._proxy.transforms import TRANSFORM, depths_inside, refuse_inside
 from gradwire._tensor import values
+from gradwire._tensor.batching import BATCHING, FLAGS, RESHAPES
 from gradwire._tensor.call import _call, _sizes
 from gradwire._tensor.casts import Casts
 from gradwire._tensor.composed import Composed
@@ -349,6 +350,8 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         if flag == (self._edge is not None):
             return
         commands.set_requires_grad(self, flag)
+        for shown in FLAGS if BATCHING else ():
+            shown(self, flag)
         note_redescribed(self)
         base = self._base
         self._spec = spec.with_requires_grad(flag or (base is not None and base._spec.requires_grad))
@@ -505,6 +508,8 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
             raise GradwireTypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
         if self._fresh().requires_grad and not (value.is_floating_point() or value.is_complex()):
             raise refuse("data set to a tensor that requires gradients must be floating point or complex dtype")
+        for shown in RESHAPES if BATCHING else ():
+            shown(self, "data", (value,), None)
         shared, storage = is_shared(self), self._storage  # in this order: the name is a reference, too
         if shared and storage is not None and storage.parted is None and not self._spec.inference:
             storage.parted = self._version - storage.version

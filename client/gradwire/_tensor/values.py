@@ -17,7 +17,7 @@ from gradwire._base.printing import PREFIX, PRINT_OPTIONS, edge_indices, format_
 from gradwire._proxy.dual_levels import DUAL_LEVELS
 from gradwire._proxy.handle import Handle, Items
 from gradwire._proxy.results import share_storage
-from gradwire._tensor.batching import BATCHING
+from gradwire._tensor.batching import BATCHING, READS
 from gradwire._tensor.call import _call
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 
@@ -50,6 +50,10 @@ def read_array(source: Handle) -> Array:
 
 def read_item(source: Handle) -> Any:
     """The only element as a Python number. Raises RuntimeError if there is not exactly one."""
+    for read in READS if BATCHING else ():
+        found = read(source)
+        if found is not NotImplemented:
+            return found
     item = getattr(source, "_item", None)
     if item is not None:
         known = _value_of_item(source, *item)

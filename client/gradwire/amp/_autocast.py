@@ -281,4 +281,6 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
+#: For dispatch modes, which see the casts.
+call_with_casts = _dispatch
 DISPATCH.append(_dispatch)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradwire import func
-from gradwire._base.refused import refused
+from gradwire._base.wiring import wired
 from gradwire.func import _make_functional
 from gradwire.func._make_functional import (
     FunctionalModule,
@@ -52,10 +52,13 @@ hessian = _deprecated(func.hessian)
 functionalize = _deprecated(func.functionalize)
 make_functional = _deprecated(_make_functional.make_functional, "torch.func.functional_call")
 make_functional_with_buffers = _deprecated(_make_functional.make_functional_with_buffers, "torch.func.functional_call")
-make_fx = refused(
-    "fx.experimental.proxy_tensor.make_fx",
-    "Python code is not traced symbolically; torch.compile records the commands of a call",
-)
+
+
+def make_fx(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """torch.fx.experimental.proxy_tensor.make_fx."""
+    return wired("make_fx")(f, *args, **kwargs)
+
+
 combine_state_for_ensemble = _deprecated(_make_functional.combine_state_for_ensemble, "torch.func.stack_module_state")
 
 __all__ = [

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from gradwire._compile.recorded_run import RECORDING, LeafGradients, run_recorded
 from gradwire._compile.recorder import KnownAnswers, RecordedProgram, Recorder
 from gradwire._compile.recordings import run_program
+from gradwire._dispatch.modes import MODES
 from gradwire._graph import commands
 from gradwire._graph.sparse_gradients import sparse_part
 from gradwire._proxy.handle import UNKNOWN, Handle
@@ -60,6 +61,7 @@ class Steps:
             session is None
             or session.recorder is not None
             or session.every_call_waits
+            or MODES.get()  # which see each op
             or self._failures >= _MOST_FAILURES
         ):
             update()

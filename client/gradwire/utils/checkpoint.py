@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from gradwire._base.errors import GradwireError, GradwireValueError, refuse
 from gradwire._base.modes import enable_grad, is_grad_enabled
 from gradwire._base.wiring import wired
+from gradwire._dispatch.modes import only
 from gradwire._functions.backward import grad
 from gradwire._functions.create import zeros
 from gradwire._functions.saved_tensor_hooks import check_enabled, in_force
@@ -284,7 +285,7 @@ class _Watch:
         seen = [each for each in inputs if not each.is_inference()]
         if not seen:
             return None
-        with enable_grad(), in_force(None):
+        with enable_grad(), in_force(None), only(()):
             probe = zeros((), device=seen[0].device, requires_grad=True)
             total = probe
             for each in seen:
@@ -294,7 +295,8 @@ class _Watch:
 
     def check(self) -> None:
         """Raise RuntimeError if an input was changed in place since."""
-        grad([self.total], [self.probe], retain_graph=True)
+        with only(()):
+            grad([self.total], [self.probe], retain_graph=True)
 
 
 def _handles(value: Any) -> Iterator[Handle]:
