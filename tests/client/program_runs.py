@@ -109,8 +109,8 @@ def _forked(program: str) -> Ran:
 def _import(library: str) -> None:
     """Import the library, under the name `torch`, and what programs commonly use of it.
 
-    What PyTorch imports with itself is imported for both: its modules that gradwire imports when they are first used,
-    and NumPy's random numbers.
+    Both get what PyTorch imports with itself: modules that gradwire imports when they are first used. Both get NumPy's
+    random numbers, which PyTorch's first optimizer imports.
     """
     if library == "gradwire":
         import gradwire
