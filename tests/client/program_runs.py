@@ -110,8 +110,8 @@ def _forked(program: str) -> Ran:
 def _import(library: str) -> None:
     """Import the library, under the name `torch`, and what programs commonly use of it.
 
-    What PyTorch imports with itself is imported for both: its modules that gradwire imports when they are first used,
-    and NumPy's random numbers. The objects that imports leave are collected before the programs begin, too.
+    Both get what PyTorch imports with itself: modules that gradwire imports when they are first used. Both get NumPy's
+    random numbers, which PyTorch's first optimizer imports. What imports leave is collected before the programs begin.
     """
     if library == "gradwire":
         import gradwire

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 #: Buffered commands that trigger a batch.
 BATCH_COMMANDS = 64
 #: The same while no batch is in flight: the server has nothing to do.
-EARLY_COMMANDS = 8
+EARLY_COMMANDS = 16
 _BATCH_BYTES = 4 << 20
 # With more batches in flight, more commands are buffered for the next. At this number the client flushes, and may wait.
 _MOST_WAITING = 1024
