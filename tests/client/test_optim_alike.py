@@ -363,3 +363,11 @@ def test_an_interrupted_update_releases_what_it_made(monkeypatch):
     session.sync()
     session.sync()
     assert session.summary().tensors <= before
+
+
+def test_the_state_is_in_the_order_of_the_parameters():
+    params = [gw.ones(shape, requires_grad=True) for shape in [(3,), (2, 2), (4,), (), (2, 3)]]
+    optimizer = gw.optim.Adam(params)
+    sum(param.sum() for param in params).backward()
+    optimizer.step()
+    assert list(map(id, optimizer.state)) == list(map(id, params))

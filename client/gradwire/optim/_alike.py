@@ -48,7 +48,7 @@ def update_alike(optimizer: Optimizer, group: dict[str, Any]) -> bool:
     kinds = _kinds(optimizer, group)
     if kinds is None:
         return False
-    params = group["params"]
+    params, held = group["params"], set(map(id, optimizer.state))
     try:
         for first, *others in kinds:
             group["params"] = [first]
@@ -68,6 +68,9 @@ def update_alike(optimizer: Optimizer, group: dict[str, Any]) -> bool:
                 optimizer._update(group)
     finally:
         group["params"] = params
+    for param in params if len(kinds) > 1 else ():  # the state has its parameters in the order of their updates
+        if id(param) not in held and param in optimizer.state:
+            optimizer.state[param] = optimizer.state.pop(param)
     return True
 
 
