@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradwire._base.call_site import INTERNAL
 from gradwire._base.watching import WATCHER
@@ -12,16 +12,13 @@ from gradwire._tensor.batching import BATCHING
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._parameter import Parameter
 
-if TYPE_CHECKING:
-    from gradwire.optim._optimizer import Optimizer
-
 #: What PyTorch keeps as tensors of one element, and is a number here: the corrections are computed with it.
 NUMBERS = ("step", "mu_product", "eta", "mu")
 _PLAIN = (int, float, bool, str, type(None))
 _OF_ALL_CLASSES = frozenset({"__dict__", "__weakref__"})
 
 
-def runs_unwatched(optimizer: Optimizer) -> bool:
+def runs_unwatched(optimizer: Any) -> bool:
     """Whether a recording watches this thread, and the optimizer's update and zero_grad call no code of the user."""
     if WATCHER.profile is None or BATCHING or not is_of_package(optimizer):
         return False
@@ -31,7 +28,7 @@ def runs_unwatched(optimizer: Optimizer) -> bool:
     return all(_are_plain(state.values()) for state in optimizer.state.values())
 
 
-def is_of_package(optimizer: Optimizer) -> bool:
+def is_of_package(optimizer: Any) -> bool:
     """Whether all that an optimizer can call is this package's."""
     if any(callable(each) and name != "_scheduled_step" for name, each in optimizer.__dict__.items()):
         return False
