@@ -1,5 +1,7 @@
 """Parameters that differ in sizes alone: their updates are those of one by one, bit by bit, and PyTorch's."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -178,3 +180,194 @@ def test_tensors_in_between_are_released():
         session.sync()  # what the last batch released is released by now
         counts.append(session.summary().tensors)
     assert counts[1] == counts[2]
+
+
+def stepped(params, **options):
+    """The parameters' values after one step of Adam with gradients of ones."""
+    for param in params:
+        param.grad = gw.ones_like(param)
+    gw.optim.Adam(params, **options).step()
+    return [param.tolist() for param in params]
+
+
+def leaves(count=4):
+    return [gw.tensor([1.0 + number] * (number + 1), requires_grad=True) for number in range(count)]
+
+
+@pytest.mark.filterwarnings("ignore:optimizer contains a parameter group with duplicate")
+def test_a_parameter_that_is_given_twice_is_updated_twice():
+    torch = pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
+    values = [RNG.standard_normal(3) for _ in range(3)]
+    found = []
+    for framework in (gw, torch):
+        params = [framework.tensor(value, requires_grad=True) for value in values]
+        optimizer = framework.optim.Adam([params[0], params[0], *params[1:]], lr=0.1, foreach=False)
+        losses(framework, params).backward()
+        optimizer.step()
+        found.append([param.detach().numpy() for param in params])
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
+
+
+def test_parameters_with_one_state_are_updated_one_by_one(repeated):
+    params = [gw.tensor(RNG.standard_normal(3), requires_grad=True) for _ in range(4)]
+    optimizer = gw.optim.Adam(params, lr=0.1)
+    optimizer.state[params[3]] = optimizer.state[params[0]]
+    losses(gw, params).backward()
+    optimizer.step()
+    assert [optimizer.state[param]["step"] for param in params] == [2, 1, 1, 2]
+    assert not repeated
+
+
+def test_a_gradient_in_a_parameters_memory_is_read_when_its_turn_comes(repeated):
+    """The middle parameter is of another kind, and its update changes the last one's gradient."""
+    params = [gw.tensor([1.0, 2.0], requires_grad=True) for _ in range(4)]
+    optimizer = gw.optim.SGD(params, lr=1.0, momentum=0.5)
+    optimizer.state[params[1]]["momentum_buffer"] = gw.zeros(2)
+    for param in params:
+        param.grad = gw.ones(2)
+    params[3].grad = params[1].detach()
+    optimizer.step()
+    assert params[1].tolist() == [0.0, 1.0]
+    assert params[3].tolist() == [1.0, 1.0]
+    assert not repeated
+
+
+def test_plain_descent_keeps_no_state():
+    params = leaves()
+    optimizer = gw.optim.SGD(params, lr=0.1)
+    sum(param.sum() for param in params).backward()
+    optimizer.step()
+    assert not optimizer.state
+    assert optimizer.state_dict()["state"] == {}
+
+
+def test_a_number_of_the_state_that_is_a_tensor_goes_one_by_one(repeated):
+    params = [gw.tensor(float(number), requires_grad=True) for number in range(4)]
+    optimizer = gw.optim.Adam(params, lr=0.1)
+    other = gw.optim.Adam([gw.tensor(float(number), requires_grad=True) for number in range(4)], lr=0.1)
+    for each in (optimizer, other):
+        for place, param in enumerate(each.param_groups[0]["params"]):
+            step = 3 * place
+            step = gw.tensor(float(step)) if each is optimizer else step
+            each.state[param] = {"step": step, "exp_avg": gw.ones(()), "exp_avg_sq": gw.ones(())}
+            param.grad = gw.ones(())
+        repeated.clear()
+        each.step()
+        assert not repeated
+    shown = [[param.item() for param in each.param_groups[0]["params"]] for each in (optimizer, other)]
+    np.testing.assert_allclose(shown[0], shown[1], rtol=1e-4)
+
+
+def test_groups_of_two_sessions_have_their_own_commands(server_address):
+    wanted = stepped(leaves())
+    here = leaves()
+    for param in here:
+        param.grad = gw.ones_like(param)
+    other = gw.connect(server_address)
+    try:
+        there = leaves()
+        for param in there:
+            param.grad = gw.ones_like(param)
+        (there[0].detach() + 1.0).exp()  # so that the numbers of prepared ops differ
+        gw.optim.Adam([{"params": there}, {"params": here}]).step()
+        assert [param.tolist() for param in here] == wanted
+        assert [param.tolist() for param in there] == wanted
+    finally:
+        other.close()
+
+
+def test_optimizers_at_one_place_share_their_prepared_ops():
+    def used(session):
+        return len([key for key in session.memo if key[0] == "alike"])
+
+    counts = []
+    for _ in range(3):
+        params = leaves()
+        stepped(params)
+        counts.append(used(params[0]._session))
+    assert counts[0] == counts[1] == counts[2]
+    assert counts[0] or params[0]._session.every_call_waits
+
+
+def test_a_method_of_the_users_is_called_for_each(repeated, monkeypatch):
+    original, calls = gw.Tensor.addcdiv_, []
+
+    def counted(self, *args, **kwargs):
+        calls.append(self)
+        return original(self, *args, **kwargs)
+
+    monkeypatch.setattr(gw.Tensor, "addcdiv_", counted)
+    stepped(leaves())
+    assert len(calls) == 4
+    assert not repeated
+
+
+def test_ops_of_other_code_in_the_middle_are_not_repeated(monkeypatch):
+    """A finalizer may run at any time, and is no part of the update."""
+    wanted = stepped(leaves())
+    params = leaves()
+    first, original = params[0], _alike._call
+    seen = []
+
+    def interrupted(op, *args):
+        if op == "sqrt" and not seen:
+            seen.append(op)
+            _alike._TAPE.get()._is_inside = False
+            first.mul_(1.0)  # from this file
+            _alike._TAPE.get()._is_inside = True
+        return original(op, *args)
+
+    monkeypatch.setattr(_alike, "_call", interrupted)
+    assert stepped(params) == wanted
+    versions = [param._version for param in params]
+    assert versions == [versions[1] + len(seen), *versions[1:]]
+
+
+def test_scheduled_rates_do_not_slow_the_steps(repeated):
+    params = leaves()
+    optimizer = gw.optim.SGD(params, lr=1.0)
+    scheduler = gw.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    before = [param.tolist() for param in params]
+    for _ in range(3):
+        for param in params:
+            param.grad = gw.ones_like(param)
+        optimizer.step()
+        scheduler.step()
+    for param, value in zip(params, before, strict=True):
+        np.testing.assert_allclose(param.tolist(), np.array(value) - 1.75)
+    assert repeated or params[0]._session.every_call_waits
+
+
+def test_an_interrupted_update_releases_what_it_made(monkeypatch):
+    params = leaves()
+    session = params[0]._session
+    stepped(params)
+    session.sync()
+    session.sync()
+    before = session.summary().tensors
+    post, count = type(session).post_op, []
+
+    def broken(self, entry, values):
+        post(self, entry, values)
+        if entry.key[0] == "alike":
+            count.append(1)
+            if len(count) == 8:
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(type(session), "post_op", broken)
+    with nullcontext() if session.every_call_waits else pytest.raises(KeyboardInterrupt):
+        stepped(params)
+    monkeypatch.undo()
+    for param in params:
+        param.grad = None
+    session.sync()
+    session.sync()
+    assert session.summary().tensors <= before
+
+
+def test_the_state_is_in_the_order_of_the_parameters():
+    params = [gw.ones(shape, requires_grad=True) for shape in [(3,), (2, 2), (4,), (), (2, 3)]]
+    optimizer = gw.optim.Adam(params)
+    sum(param.sum() for param in params).backward()
+    optimizer.step()
+    assert list(map(id, optimizer.state)) == list(map(id, params))

@@ -295,6 +295,7 @@ class Recorder:
             for name in names:
                 other[name] = state[name]
 
+        self.counters.pop(id(other), None)  # so that it follows after the other has counted
         self.counters[id(other)] = follow
         self.counted[id(other)] = other
 

@@ -50,11 +50,11 @@ DISABLED: ContextVar[str | None] = ContextVar("gradwire_saved_tensors_hooks_disa
 def in_force(pair: Pair | None) -> Iterator[None]:
     """Activate these hooks, or none, inside the context."""
     token = CURRENT.set(pair)
-    BATCHING.append(pair)
+    BATCHING.append(token)
     try:
         yield
     finally:
-        BATCHING.pop()
+        BATCHING.remove(token)  # another thread's may be the last
         CURRENT.reset(token)
 
 

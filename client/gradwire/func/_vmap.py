@@ -101,7 +101,7 @@ def _run(
         places = _prefix("out_dims", out_dims, form)
         return rebuild(form, [_leave(each, place, level) for each, place in zip(found, places, strict=True)])
     finally:
-        BATCHING.pop()
+        BATCHING.remove(level)  # another thread's may be the last
         _ANYTHING.reset(ordinary)
         LEVELS.reset(token)
 

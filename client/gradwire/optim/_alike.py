@@ -19,15 +19,17 @@ from gradwire._graph.sparse_gradients import sparse_part
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import WRITING_OPS, MemoEntry, Spec
 from gradwire._proxy.results import new_proxy, update_in_place
+from gradwire._proxy.transforms import TRANSFORM
 from gradwire._tensor.arguments import Operands
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.call import _call, _command, _without_defaults
 from gradwire._tensor.in_place import writes_in_place
+from gradwire._tensor.inference import is_large
 from gradwire._tensor.tensor import Tensor
 from gradwire._tensor.warnings import WARNING_OPS
 from gradwire._transport.wire import Value, make_template
 from gradwire.nn._parameter import Parameter
-from gradwire.optim._plain_updates import is_of_package
+from gradwire.optim._plain_updates import NUMBERS, has_own_methods, has_plain_options, is_of_package
 
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import SessionProtocol
@@ -36,8 +38,6 @@ if TYPE_CHECKING:
 _LEAST = 3  # parameters of a group, from which the first one's tape is worth its time
 #: Ops that may warn of real numbers, too.
 _WARNING = WARNING_OPS - {"copy_"}
-#: Entries of the ops on tapes, by the bytes of their commands without ids and numbers.
-Entries = dict[tuple[bytes, ...], MemoEntry]
 #: Where a value of a command is from: a number, a given tensor's name, or the op on the tape that made it.
 _Source = float | str | int
 _TAPE: ContextVar[_Tape | None] = ContextVar("gradwire_optimizer_tape", default=None)
@@ -48,7 +48,7 @@ def update_alike(optimizer: Optimizer, group: dict[str, Any]) -> bool:
     kinds = _kinds(optimizer, group)
     if kinds is None:
         return False
-    params = group["params"]
+    params, held = group["params"], set(map(id, optimizer.state))
     try:
         for first, *others in kinds:
             group["params"] = [first]
@@ -56,18 +56,21 @@ def update_alike(optimizer: Optimizer, group: dict[str, Any]) -> bool:
                 optimizer._update(group)
                 continue
             given = _given(optimizer, first)
-            tape = _Tape(first._session, given, optimizer._steps.entries)
+            tape = _Tape(first._session, given)
             with tape.taking():
                 optimizer._update(group)
-            state = optimizer.state[first]
+            state = optimizer.state.get(first) or {}
             if tape.shows(state):
                 for other in others:
-                    tape.repeat(other, _given(optimizer, other), state, optimizer.state[other])
+                    tape.repeat(other, _given(optimizer, other), state, optimizer.state[other] if state else {})
             else:
                 group["params"] = others
                 optimizer._update(group)
     finally:
         group["params"] = params
+    for param in params if len(kinds) > 1 else ():  # the state has its parameters in the order of their updates
+        if id(param) not in held and param in optimizer.state:
+            optimizer.state[param] = optimizer.state.pop(param)
     return True
 
 
@@ -83,30 +86,51 @@ def _kinds(optimizer: Optimizer, group: dict[str, Any]) -> list[list[Tensor]] | 
     params = group["params"]
     if len(params) < _LEAST or BATCHING or TIMEOUT.get() is not None or not optimizer._is_alike:
         return None
+    if TRANSFORM.get() is not None:  # it refuses changes of tensors from outside, one by one
+        return None
     session, recorder = params[0]._session, params[0]._session.recorder
     if session.every_call_waits if recorder is None else recorder.must_wait:
         return None
     if session.segments is not None:  # it reads descriptions of operands from the keys of entries
         return None
-    if not is_of_package(type(optimizer)) or any(callable(each) for each in optimizer.__dict__.values()):
+    if not _is_plain(optimizer, group):
         return None
     kinds: dict[tuple[Any, ...], list[Tensor]] = {}
-    storages: set[int] = set()
+    changed: list[int] = []  # the memories that the updates change
+    read: set[int] = set()
     for param in params:
         if type(param) not in (Tensor, Parameter) or param._session is not session or sparse_part(param) is not None:
             return None
         grad = param.grad
         if grad is None:
             continue
-        kind = _kind(param, grad, optimizer.state.get(param) or {})
+        state = optimizer.state.get(param)
+        kind = _kind(param, grad, state or {})
         if kind is None:
             return None
-        if param._storage is not None:
-            if id(param._storage) in storages:
-                return None  # two parameters in one memory: the order of their updates matters
-            storages.add(id(param._storage))
+        held = [param] if state is None else [param, *(value for value in state.values() if type(value) is Tensor)]
+        changed += map(_memory, held)
+        if state is not None:
+            changed.append(id(state))
+        read.add(_memory(grad))
         kinds.setdefault(kind, []).append(param)
+    if len(changed) != len(set(changed)) or not read.isdisjoint(changed):
+        return None  # one update sees what another has changed, so that their order matters
     return list(kinds.values()) if sum(map(len, kinds.values())) >= _LEAST else None
+
+
+def _is_plain(optimizer: Optimizer, group: dict[str, Any]) -> bool:
+    """Whether the update of each parameter is this package's code alone, and reads no tensor's value."""
+    if type(group) is not dict or not (is_of_package(optimizer) and has_plain_options(group) and has_own_methods()):
+        return False
+    options = [each for option in group.values() for each in (option if type(option) is tuple else (option,))]
+    return not any(isinstance(each, Handle) for each in options)
+
+
+def _memory(tensor: Tensor) -> int:
+    """A number of a tensor's memory."""
+    shared = tensor.__dict__.get("_memory") or tensor._storage
+    return tensor._id if shared is None else id(shared)
 
 
 def _kind(param: Tensor, grad: Tensor, state: dict[str, Any]) -> tuple[Any, ...] | None:
@@ -116,15 +140,19 @@ def _kind(param: Tensor, grad: Tensor, state: dict[str, Any]) -> tuple[Any, ...]
     if not spec.is_leaf or spec.is_view or spec.dtype.is_complex or spec.inference or spec.strides:
         return None
     for name, value in (("grad", grad), *state.items()):
-        if type(value) is Tensor:
+        if type(value) is Tensor and name not in NUMBERS:
             other = value._fresh()
-            if other.shape != spec.shape or other.requires_grad or other.is_view or other.family is None:
+            if other.shape != spec.shape or other.requires_grad or other.is_view or other.strides:
+                return None
+            if other.family is None:
                 return None
             kind += name, other.family
         elif type(value) in (int, float, bool):
             kind += name, type(value), repr(value)
         else:
             return None
+    if not state and is_large(((spec.shape, ()),)):
+        kind.append(param._id)  # alone: the server may lack memory for its state, which is said in the call
     return tuple(kind) if spec.family is not None else None
 
 
@@ -141,8 +169,9 @@ class _Op(NamedTuple):
 class _Tape:
     """The ops of one parameter's update."""
 
-    def __init__(self, session: SessionProtocol, given: dict[str, Tensor], entries: Entries) -> None:
-        self._session, self._entries = session, entries
+    def __init__(self, session: SessionProtocol, given: dict[str, Tensor]) -> None:
+        self._session = session
+        self._call_site = find_call_site()
         self._sources: dict[int, str | int] = {value._id: name for name, value in given.items()}
         self._ops: list[_Op] = []
         self._made: list[Tensor] = []  # so that no id is released and used again
@@ -162,8 +191,11 @@ class _Tape:
             _TAPE.reset(token)
 
     def call(self, op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> Any:
-        """Apply an op and note it; NotImplemented for what an op calls itself."""
+        """Apply an op and note it; NotImplemented for what an op calls itself, and for ops of the user's code."""
         if self._is_inside:
+            return NotImplemented
+        if find_call_site() != self._call_site:  # of a signal handler or a finalizer
+            self._is_whole = False
             return NotImplemented
         self._is_inside = True
         try:
@@ -214,12 +246,19 @@ class _Tape:
         template = make_template(build, values if in_place else [*values, made._id])
         if template is None:
             return None
-        entry = self._entries.get(template.pieces)
+        session, (code, offset) = self._session, self._call_site
+        recorder = session.recorder
+        key = ("alike", id(code), offset, template.pieces)
+        if key in session.models:
+            return None
+        entry = session.memo.get(key) if recorder is None else recorder.known_answer(key, values)
         if entry is None:
-            key = ("alike", op, template.pieces)
-            entry = MemoEntry(key, op, find_call_site(), template, (made._spec,), in_place=in_place)
-            self._entries[template.pieces] = entry
-        return None if entry.refused else entry
+            entry = MemoEntry(key, op, self._call_site, template, (made._spec,), in_place=in_place)
+            if recorder is None:
+                session.remember(entry)
+            else:
+                recorder.learn_answer(entry)
+        return entry
 
     def shows(self, state: dict[str, Any]) -> bool:
         """Whether the tape tells all that the update did. state: the parameter's, as it is now."""
@@ -238,18 +277,24 @@ class _Tape:
             recorder.add_arguments(tuple(given.values()), ())
         ids = [0 if op.target is not None else next(session.ids) for op in self._ops]
         known = {name: value._id for name, value in given.items()}
-        for number, op in enumerate(self._ops):
-            values = [
-                source if type(source) is float else ids[source] if type(source) is int else known[source]  # type: ignore[index]
-                for source in op.sources
-            ]
-            if op.target is None:
-                values.append(ids[number])
-            if recorder is not None:
-                recorder.add_repeated(op.entry, values, op.varying)
-            session.post_op(op.entry, values)
-            if type(op.target) is str:
-                update_in_place(given[op.target], given[op.target]._spec, [], False)
+        done = 0
+        try:
+            for number, op in enumerate(self._ops):
+                values = [
+                    source if type(source) is float else ids[source] if type(source) is int else known[source]  # type: ignore[index]
+                    for source in op.sources
+                ]
+                if op.target is None:
+                    values.append(ids[number])
+                if type(op.target) is str:
+                    update_in_place(given[op.target], given[op.target]._spec, [], False)
+                if recorder is not None:
+                    recorder.add_repeated(op.entry, values, op.varying)
+                done = number + 1
+                session.post_op(op.entry, values)
+        except BaseException:  # a signal may end the wait for a batch
+            session.released.extend([each for each in ids[:done] if each])
+            raise
         self._keep(param, given, ids, state, own)
         kept = set(self._kept.values())
         session.released.extend([each for number, each in enumerate(ids) if each and number not in kept])

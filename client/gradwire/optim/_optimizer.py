@@ -26,7 +26,7 @@ from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._module import clear_grads
 from gradwire.optim._alike import update_alike
-from gradwire.optim._plain_updates import runs_unwatched
+from gradwire.optim._plain_updates import NUMBERS, runs_unwatched
 from gradwire.optim._steps import Steps
 
 
@@ -39,10 +39,6 @@ class _RequiredParameter:
 
 required = _RequiredParameter()
 Params: TypeAlias = "Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]"
-
-
-# What PyTorch keeps as tensors of one element, and is a number here: the corrections are computed with it.
-_NUMBERS = ("step", "mu_product", "eta", "mu")
 
 
 # Hooks of all optimizers, by the numbers of their handles.
@@ -266,14 +262,14 @@ class Optimizer:
         """Read what is a number here and was given as a tensor. Refuses one, and an option, that requires grad."""
         options = [(name, option) for group in self.param_groups for name, option in group.items() if name != "params"]
         numbers = [
-            (name, values[name]) for values in self.state.values() for name in _NUMBERS if values.get(name) is not None
+            (name, values[name]) for values in self.state.values() for name in NUMBERS if values.get(name) is not None
         ]
         for name, value in [*options, *numbers]:
             for each in value if isinstance(value, tuple) else (value,):
                 if isinstance(each, Tensor) and each.requires_grad:
                     raise NotImplementedError(f"differentiable steps have no gradient of {name}: give a number")
         for values in self.state.values():
-            for name in _NUMBERS:
+            for name in NUMBERS:
                 if isinstance(values.get(name), Tensor):
                     number = values[name].item()
                     values[name] = int(number) if name == "step" else number
@@ -414,7 +410,7 @@ def _as_pytorchs(values: Any, made: dict[float, Tensor]) -> Any:
     if not isinstance(values, dict):
         return values
     shown = dict(values)
-    for name in _NUMBERS:
+    for name in NUMBERS:
         if name in shown and not isinstance(shown[name], Tensor):
             number = float(shown[name])
             if number not in made:
@@ -429,7 +425,7 @@ def _with_numbers(state: Mapping[Any, Mapping[str, Any]]) -> dict[Any, dict[str,
     tensors = [
         (key, name)
         for key, values in plain.items()
-        for name in _NUMBERS
+        for name in NUMBERS
         if isinstance(values.get(name), Tensor) and values[name].numel() == 1
     ]
     if tensors:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradwire._base.call_site import INTERNAL
 from gradwire._base.watching import WATCHER
@@ -12,29 +12,37 @@ from gradwire._tensor.batching import BATCHING
 from gradwire._tensor.tensor import Tensor
 from gradwire.nn._parameter import Parameter
 
-if TYPE_CHECKING:
-    from gradwire.optim._optimizer import Optimizer
-
+#: What PyTorch keeps as tensors of one element, and is a number here: the corrections are computed with it.
+NUMBERS = ("step", "mu_product", "eta", "mu")
 _PLAIN = (int, float, bool, str, type(None))
 _OF_ALL_CLASSES = frozenset({"__dict__", "__weakref__"})
 
 
-def runs_unwatched(optimizer: Optimizer) -> bool:
+def runs_unwatched(optimizer: Any) -> bool:
     """Whether a recording watches this thread, and the optimizer's update and zero_grad call no code of the user."""
-    if WATCHER.profile is None or BATCHING or any(callable(each) for each in optimizer.__dict__.values()):
-        return False
-    if not is_of_package(type(optimizer)):
+    if WATCHER.profile is None or BATCHING or not is_of_package(optimizer):
         return False
     for group in optimizer.param_groups:
-        for name, option in group.items():
-            if not (_are_plain(option) if name == "params" else _is_plain(option)):
-                return False
+        if not (_are_plain(group["params"]) and has_plain_options(group)):
+            return False
     return all(_are_plain(state.values()) for state in optimizer.state.values())
 
 
-def is_of_package(kind: type[Any]) -> bool:
-    """Whether all that an optimizer's class can call is this package's."""
-    return all(map(_is_ours, kind.__mro__[:-1]))
+def is_of_package(optimizer: Any) -> bool:
+    """Whether all that an optimizer can call is this package's."""
+    if any(callable(each) and name != "_scheduled_step" for name, each in optimizer.__dict__.items()):
+        return False
+    return all(map(_is_ours, type(optimizer).__mro__[:-1]))
+
+
+def has_plain_options(group: dict[str, Any]) -> bool:
+    """Whether the options of a group are plain values or tensors, or lists of these."""
+    return all(_is_plain(option) for name, option in group.items() if name != "params")
+
+
+def has_own_methods() -> bool:
+    """Whether the methods of tensors are this package's, and none was replaced by the user's."""
+    return _is_ours(Tensor) and _is_ours(Parameter)
 
 
 def _is_ours(kind: type[Any]) -> bool:
@@ -46,6 +54,8 @@ def _calls_ours(member: Any) -> bool:
     """Whether a class's member is a function of this package's that wraps none of the user's, or plain."""
     if isinstance(member, (staticmethod, classmethod)):
         member = member.__func__
+    if isinstance(member, property):
+        return all(each is None or _calls_ours(each) for each in (member.fget, member.fset, member.fdel))
     while isinstance(member, types.FunctionType):
         within = member.__dict__.get("__wrapped__")
         if within is None or not INTERNAL[member.__code__.co_filename]:

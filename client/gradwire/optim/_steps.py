@@ -23,7 +23,6 @@ from gradwire._transport.wire import Value
 from gradwire.v1 import programs_pb2, service_pb2
 
 if TYPE_CHECKING:
-    from gradwire._proxy.memo import MemoEntry
     from gradwire._proxy.protocols import SessionProtocol
     from gradwire.optim._optimizer import Optimizer
 
@@ -42,8 +41,6 @@ class Steps:
         self._last: StepState | None = None
         self._program: _StepProgram | None = None
         self._failures = 0
-        #: Of the ops of parameters that are alike.
-        self.entries: dict[tuple[bytes, ...], MemoEntry] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Steps:
         return Steps()
