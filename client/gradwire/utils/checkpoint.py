@@ -29,7 +29,13 @@ from gradwire._transport.wire import Value
 from gradwire.autograd.function import Function
 from gradwire.utils import _selective_checkpoints
 from gradwire.utils._early_stop import Progress, StoppedEarly, not_counting, note_unclear
-from gradwire.utils._selective_checkpoints import CheckpointPolicy, Selection, SelectiveCheckpointContext
+from gradwire.utils._selective_checkpoints import (
+    CheckpointPolicy,
+    Selection,
+    SelectiveCheckpointContext,
+    _CachedTorchDispatchMode,  # noqa: F401
+    _CachingTorchDispatchMode,  # noqa: F401
+)
 from gradwire.v1 import hooks_pb2, service_pb2
 
 if TYPE_CHECKING:
