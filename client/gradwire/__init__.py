@@ -214,6 +214,7 @@ _WIRED = {
     "OpOverloadPacket": "library",
     "attribute": "_paths.modules",
     "backward": "_functions.backward",
+    "base_again": "_dispatch.view_replay",
     "call_node": "autograd._node_calls",
     "call_with_casts": "amp._autocast",
     "compressed": "sparse._compressed",
@@ -237,6 +238,7 @@ _WIRED = {
     "to_sparse": "sparse._coo",
     "tree_flatten": "func._tree_names",
     "tree_unflatten": "func._tree_names",
+    "view_again": "_dispatch.view_replay",
     "with_casts": "amp._autocast",
 }
 # PyTorch's second names of dtypes, and of functions.

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -268,3 +269,79 @@ def test_what_leads_nowhere_may_come_in_another_order() -> None:
     (found,) = gradwire.autograd.grad(y.sum(), x)
     (expected,) = gradwire.autograd.grad((x.sin().sin().sin() + 1).sum(), x)
     assert gradwire.allclose(found, expected)
+
+
+#: Functions whose ops all save what the table of saved values says.
+_SEEN: dict[str, Callable[[Any, Any], Any]] = {
+    "an argument at the end": lambda t, x: x.sin(),
+    "a result at the end": lambda t, x: x.sin().exp(),
+    "both factors": lambda t, x: (x * x).sum(),
+    "one factor": lambda t, x: (x.detach() * x).exp() * 3,
+    "a number": lambda t, x: (x.cos() * 2).sum() / 3,
+    "products of matrices": lambda t, x: (x @ x).relu() @ x.detach(),
+    "a layer": lambda t, x: t.nn.functional.linear(x, x.detach()).sigmoid().sin(),
+    "softmax": lambda t, x: t.softmax(x * 2, -1).sum(),
+    "without gradient at the end": lambda t, x: (x.exp(), (x.detach() * 2).sin()),
+    "nothing": lambda t, x: x.clone(),
+    **{
+        name: partial(lambda name, t, x: getattr(x, name)().sum(), name)
+        for name in ["acos", "asinh", "atan", "cosh", "digamma", "erf", "lgamma", "log1p", "sinc", "sinh", "tan"]
+    },
+    **{
+        name: partial(lambda name, t, x: getattr(t.nn.functional, name)(x).sum(), name)
+        for name in ["gelu", "hardswish", "mish", "silu", "softplus"]
+    },
+}
+
+
+@pytest.mark.parametrize("stops", [True, False])
+@pytest.mark.parametrize("name", _SEEN)
+def test_what_a_mode_sees_of_the_second_call(name: str, stops: bool) -> None:
+    """What the nodes save is detached, and an op that only saves its arguments is left out at the end."""
+
+    def told(t: Any) -> Any:
+        module = _checkpoint(t)
+        mode = _mode(t)
+        x = _leaf(t, 3, 3)
+        made = module.checkpoint(
+            partial(_SEEN[name], t), x, use_reentrant=False, early_stop=stops, context_fn=lambda: (nullcontext(), mode)
+        )
+        first = made[0] if isinstance(made, tuple) else made
+        (slope,) = t.autograd.grad(first.sum(), x)
+        return mode.seen, slope
+
+    agree(told)
+
+
+def _mode(t: Any) -> Any:
+    class Names(import_module(f"{t.__name__}.utils._python_dispatch").TorchDispatchMode):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.seen: list[str] = []
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            self.seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    return Names()
+
+
+@pytest.mark.parametrize("around", ["forward", "backward"])
+def test_a_mode_around_one_of_the_two_calls(around: str) -> None:
+    """What the mode calls is no op of the region: both calls count the same."""
+    x, calls = _leaf(gradwire, 3), []
+
+    def f(x: Any) -> Any:
+        calls.append("begins")
+        y = x.sin().exp().relu()
+        calls.append("all is saved")
+        z = y.clone()
+        calls.append("ends")
+        return z - 1
+
+    with _mode(gradwire) if around == "forward" else nullcontext():
+        made = gradwire.utils.checkpoint.checkpoint(f, x, use_reentrant=False).sum()
+    with _mode(gradwire) if around == "backward" else nullcontext():
+        made.backward()
+    assert calls == ["begins", "all is saved", "ends", "begins"]
+    assert gradwire.allclose(x.grad, x.cos() * x.sin().exp())

@@ -1,6 +1,7 @@
 """Selective checkpoints: what the policy is asked, what is computed again, and the same gradients as PyTorch's."""
 
 import gc
+import weakref
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -309,3 +310,111 @@ def test_the_last_that_computes_is_kept() -> None:
     assert _aten_overloads.to_keep(["view.default"]) is None
     assert _aten_overloads.draws("dropout", ())
     assert not _aten_overloads.draws("exp", ())
+
+
+def _modes(t: Any) -> Any:
+    return import_module(f"{t.__name__}.utils._python_dispatch")
+
+
+def test_a_region_is_a_mode_with_what_it_keeps() -> None:
+    def told(t: Any) -> Any:
+        module, modes = import_module(f"{t.__name__}.utils.checkpoint"), _modes(t)
+        kinds = {module._CachingTorchDispatchMode: "caching", module._CachedTorchDispatchMode: "cached"}
+        seen: list[Any] = []
+
+        def look() -> None:
+            stack = modes._get_current_dispatch_mode_stack()
+            seen.append([kinds.get(type(each), "another") for each in stack])
+            seen.append(modes.is_in_torch_dispatch_mode())
+            mode = next(each for each in reversed(stack) if type(each) in kinds)
+            for op, entries in mode.storage.items():
+                kept = [(number, each.val.detach()) for number, each in entries.items() if hasattr(each, "val")]
+                seen.extend([str(op), kept] if kept else [])
+
+        def f(x: Any) -> Any:
+            look()
+            y = x.cos().exp()
+            look()
+            with modes.BaseTorchDispatchMode():
+                look()
+            return y.exp().sin()
+
+        def policy(context: Any, op: Any, *args: Any, **kwargs: Any) -> Any:
+            kept = str(op) == "aten.exp.default"
+            return module.CheckpointPolicy.MUST_SAVE if kept else module.CheckpointPolicy.PREFER_RECOMPUTE
+
+        x = t.tensor([0.2, -0.7, 1.1], requires_grad=True)
+        contexts = partial(module.create_selective_checkpoint_contexts, policy)
+        before = modes._get_current_dispatch_mode()
+        with modes.BaseTorchDispatchMode():
+            y = module.checkpoint(f, x, use_reentrant=False, context_fn=contexts)
+        first = list(seen)
+        seen.clear()
+        y.sum().backward()
+        return before, first, seen[:2], x.grad, modes._get_current_dispatch_mode()
+
+    agree(told)
+
+
+@pytest.mark.parametrize("changed", [False, True])
+@pytest.mark.parametrize("freed", ["with the graph", "in backward"])
+def test_what_is_kept_is_freed(freed: str, changed: bool) -> None:
+    def told(t: Any) -> Any:
+        module, modes = import_module(f"{t.__name__}.utils.checkpoint"), _modes(t)
+        kept: list[Any] = []
+
+        def f(x: Any) -> Any:
+            y = x.cos().exp()
+            mode = modes._get_current_dispatch_mode()
+            if type(mode) is module._CachingTorchDispatchMode:
+                value = mode.storage[t.ops.aten.exp.default][0].val
+                kept.append(weakref.ref(value))
+                kept.append(value.requires_grad)
+            if changed:
+                z = y * 2
+                z[1:].mul_(x[1:].exp())
+                y = z
+            return y.sin()
+
+        x = t.tensor([0.2, -0.7, 1.1], requires_grad=True)
+        contexts = partial(module.create_selective_checkpoint_contexts, [t.ops.aten.exp.default])
+        gc.collect()
+        gc.disable()
+        try:
+            y = module.checkpoint(f, x, use_reentrant=False, context_fn=contexts)
+            seen = [kept[1], kept[0]() is None]
+            if freed == "in backward":
+                y.sum().backward(retain_graph=True)
+                seen.append(x.grad)
+            else:
+                del y
+            return [*seen, kept[0]() is None]
+        finally:
+            gc.enable()
+
+    agree(told)
+
+
+def test_only_a_part_of_the_graph_is_left() -> None:
+    """A view or an edge holds what was packed, when the region's own result is gone."""
+
+    def told(t: Any) -> Any:
+        module = import_module(f"{t.__name__}.utils.checkpoint")
+
+        def f(x: Any) -> Any:
+            return x.cos().exp().tanh().sin()
+
+        x = t.tensor([0.2, -0.7, 1.1], requires_grad=True)
+        base = x.exp()
+        contexts = partial(
+            module.create_selective_checkpoint_contexts, lambda *args: module.CheckpointPolicy.PREFER_RECOMPUTE
+        )
+        y = module.checkpoint(f, base, use_reentrant=False, context_fn=contexts)
+        edge = t.autograd.graph.get_gradient_edge(y)
+        held = y[1:]
+        del y
+        (slope,) = t.autograd.grad(held.sum(), x, retain_graph=True)
+        del held
+        return slope, t.autograd.grad(edge, x, t.ones(3))
+
+    agree(told)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Any
 
@@ -10,7 +10,7 @@ from gradwire._base.wiring import wired
 from gradwire._dispatch import modes
 from gradwire._dispatch.kernels import kernel
 from gradwire._dispatch.overloads import Choice, choose, normal_call
-from gradwire._dispatch.saved_results import saved_results
+from gradwire._dispatch.saved_values import is_left_out, saved_arguments, saved_results
 from gradwire._dispatch.schemas import schemas
 from gradwire._proxy.handle import Handle
 
@@ -35,10 +35,20 @@ def shown(name: str, choice: Choice, compute: Callable[[], Any] | None) -> Any:
         def compute() -> Any:
             return kernel(name, overload)(*args, **kwargs)
 
+    saved = saved_arguments(name, overload, args)
+    _show_detached([each for each in saved if each._spec.requires_grad])
+    if is_left_out(name, saved):
+        with modes.only(()):
+            return compute()
     made = modes.show(overload_of(name, overload), args, kwargs, compute)
-    for each in saved_results(name, overload, made):
-        modes.show(overload_of("detach", "default"), (each,), {}, partial(kernel("detach", "default"), each))
+    _show_detached(saved_results(name, overload, made))
     return made
+
+
+def _show_detached(values: Iterable[Any]) -> None:
+    """Let modes see that the values are detached."""
+    for each in values:
+        modes.show(overload_of("detach", "default"), (each,), {}, partial(kernel("detach", "default"), each))
 
 
 def call_overload(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

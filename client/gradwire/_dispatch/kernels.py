@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from gradwire._base.refused import refusal
+from gradwire._dispatch.view_replay import slice_inverse
 from gradwire._proxy.handle import Handle
 from gradwire._tensor import ops
 
@@ -394,6 +395,7 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "replication_pad1d": _padding("replicate"),
     "replication_pad2d": _padding("replicate"),
     "resize": _resize,
+    "slice_inverse": slice_inverse,
     "smooth_l1_loss": _mean_square("smooth_l1_loss"),
     "sort.stable": _sort_stable,
     "split_with_sizes": lambda self, split_sizes, dim=0: self.split(list(split_sizes), dim),

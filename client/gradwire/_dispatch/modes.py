@@ -18,6 +18,8 @@ from gradwire._tensor.batching import BATCHING, REGION, restored
 
 #: Active modes of this thread or task, the innermost last.
 MODES: ContextVar[tuple[Any, ...]] = ContextVar("gradwire_dispatch_modes", default=())
+#: The function of DISPATCH that shows ops to modes, once it is there.
+SHOWING: list[Callable[..., Any]] = []
 _FRAME: ContextVar[_Frame | None] = ContextVar("gradwire_dispatch_frame", default=None)
 _REPLACED = (
     "a mode returned another tensor than func(*args, **kwargs) made, for a result that requires a gradient; the "

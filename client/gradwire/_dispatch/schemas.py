@@ -328,7 +328,7 @@ self:T size:i[] stride:i[] * dtype:d?=None layout:x?=None device:x?=None pin_mem
 self:T sorted:b=True return_inverse:b=False return_counts:b=False => _unique2
 self:T source:T => set_.source_Tensor
 self:T src:T dim:i index:i => select_scatter
-self:T src:T dim:i=0 start:i?=None end:i?=None step:i=1 => slice_scatter
+self:T src:T dim:i=0 start:i?=None end:i?=None step:i=1 => slice_inverse slice_scatter
 self:T src:T offset:i=0 dim1:i=0 dim2:i=1 => diagonal_scatter
 self:T target:T p:s=1 margin:s=1 weight:T?=None reduction:i=1 => multi_margin_loss
 self:T target:T reduction:i=1 beta:f=1. => smooth_l1_loss

@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from gradwire._base.errors import refuse
 from gradwire._base.modes import GRAD_ENABLED, no_grad
 from gradwire._graph import commands
+from gradwire._graph.hooks import HeldHooks, HookOfTensor
 from gradwire._graph.saved_tensors import unpacker
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import read_spec
 from gradwire._proxy.results import new_proxy
+from gradwire._proxy.shadow_graph import hold_hooks
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.call import _call
 from gradwire._transport.wire import Value
@@ -120,6 +122,8 @@ def packing(
             if not done:
                 session.wait(_command(number, hooks_pb2.PACK_STEP_KEEP, outputs, hooks))
                 done = True
+                if pair.named:
+                    _hold(session, found, hooks)
         return made
     except BaseException:
         for hook in hooks:
@@ -154,6 +158,23 @@ def _shown_to(
         session.hooks[hook] = unpacker(session, pair.unpack, packed)
         hooks.append(hook)
     return hooks
+
+
+def _hold(session: SessionProtocol, made: Sequence[Any], hooks: Sequence[int]) -> None:
+    """Let the nodes of an op's results hold what was packed, in place of the session: it goes with the graph.
+
+    So does the base of a view that was changed in place: its new history leads to the op by itself.
+    """
+    bases = [view.base for each in made if (view := each.__dict__.get("_view")) is not None]
+    nodes = {id(each._edge): each._edge for each in (*made, *bases) if each._spec.grad_fn}
+    if not hooks or not nodes or not all(nodes.values()):
+        return
+    held = HeldHooks()
+    session.hook_holders.add(held)
+    for hook in hooks:
+        session.hooks[hook] = HookOfTensor(held, session.hooks[hook])
+    for node in nodes.values():
+        hold_hooks(node, held)
 
 
 def _command(number: int, step: Any, outputs: Sequence[int], hooks: Sequence[int]) -> service_pb2.Command:

@@ -67,6 +67,8 @@ CURRENT_PASS: ContextVar[Pass | None] = ContextVar("gradwire_pass", default=None
 
 #: Whether a checkpoint's function is running, to be computed again in backward.
 IN_CHECKPOINT: ContextVar[bool] = ContextVar("gradwire_in_checkpoint", default=False)
+#: The op at which a checkpoint that is computed again ends; "" before it, None outside.
+LAST_AGAIN: ContextVar[str | None] = ContextVar("gradwire_last_op_of_checkpoint", default=None)
 
 
 class HookArguments:

@@ -104,6 +104,8 @@ REEXPORTS: dict[str, str] = {
     "_format_time=profiler._events.format_time",
     "autograd": "_profiler_enabled=profiler.profiler_enabled kineto_available=profiler.kineto_available torch=. "
     "is_multithreading_enabled=autograd.grad_mode.is_multithreading_enabled "
+    "_force_original_view_tracking=_dispatch.view_replay.force_original_view_tracking "
+    "is_view_replay_enabled=_dispatch.view_replay.is_view_replay_enabled "
     "_unsafe_preserve_version_counter=autograd._versions.unsafe_preserve_version_counter "
     "SavedTensor=_graph.saved_tensors.SavedTensor",
     "profiler.profiler": "profiler",
@@ -140,6 +142,8 @@ REEXPORTS: dict[str, str] = {
     "_remove_cached_tensor=autograd._cached_tensors.remove_cached_tensor "
     "_is_cached_tensor=autograd._cached_tensors.is_cached_tensor "
     "_is_fwd_grad_enabled=autograd.forward_ad._is_fwd_grad_enabled "
+    "_is_view_replay_enabled=_dispatch.view_replay.is_view_replay_enabled "
+    "_set_view_replay_enabled=_dispatch.view_replay.set_view_replay_enabled "
     "_is_multithreading_enabled=autograd.grad_mode.is_multithreading_enabled "
     "_disabled_torch_function_impl=_tensor.overrides.disabled_override "
     "DisableTorchFunctionSubclass=_tensor.subclasses.DisableTorchFunction "

@@ -87,14 +87,17 @@ class ViewOf:
     """The base of a view, and the version of the storage at which the view's node was made.
 
     `written` says that an item of the view was written, and its `grad_fn` has not been read since. `item` is of a view
-    x[index]: the id of x, and the index's items.
+    x[index]: the id of x, and the index's items. `steps` are the calls that lead from the base to the view, if views
+    are tracked. `tracked`: whether they were when the view was made, or one that it is a view of.
     """
 
-    __slots__ = ("base", "item", "version", "written")
+    __slots__ = ("base", "item", "steps", "tracked", "version", "written")
 
     def __init__(self, base: Handle, version: int) -> None:
         self.base = base
         self.item: tuple[int, tuple[object, ...]] | None = None
+        self.steps: tuple[object, ...] = ()
+        self.tracked = False
         self.version = version
         self.written = False
 

@@ -123,7 +123,8 @@ def new_result(
         storage.dual = storage.dual or bool(spec.tangents)
         held = source.__dict__.get("_view")
         base = source if held is None else held.base
-        made.__dict__["_view"] = ViewOf(base, storage.version)
+        view = made.__dict__["_view"] = ViewOf(base, storage.version)
+        view.tracked = held is not None and held.tracked
         if not recorded and spec.requires_grad is not base._spec.requires_grad and _may_require(spec):
             made._spec = spec.with_requires_grad(base._spec.requires_grad)
     return made
@@ -177,6 +178,8 @@ def update_strides(target: Handle, spec: Spec, edges: list[Edge], recorded: bool
     """Update a proxy after an in-place change of sizes and strides. No value was written, so its base is unchanged."""
     expect_other_gradient(target)
     view: ViewOf | None = target.__dict__.get("_view")
+    if view is not None:
+        view.steps = ()
     if not recorded or not edges or spec.is_leaf:
         update_in_place(target, spec, edges, False)
         return

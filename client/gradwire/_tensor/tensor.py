@@ -299,6 +299,24 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         """Whether it is a view of another tensor."""
         return "_view" in self.__dict__
 
+    def _view_func(self, new_base: Tensor, symint_visitor_fn: Any = None, tensor_visitor_fn: Any = None) -> Any:
+        """This view of another base; None if it is no view, or the bases differ in sizes, strides or memory.
+
+        The functions change the sizes and tensors that the calls take, if views were tracked when they were made.
+        """
+        return wired("view_again")(self, new_base, symint_visitor_fn, tensor_visitor_fn, True)
+
+    def _view_func_unsafe(self, new_base: Tensor, symint_visitor_fn: Any = None, tensor_visitor_fn: Any = None) -> Any:
+        """This view of another base, whatever its sizes; None if it is no view."""
+        return wired("view_again")(self, new_base, symint_visitor_fn, tensor_visitor_fn, False)
+
+    def _rev_view_func_unsafe(self, new_view: Tensor) -> Any:
+        """This view's base in the memory of another view; None if it is no view.
+
+        Raises RuntimeError unless views were tracked when it was made, or if the memory is too small.
+        """
+        return wired("base_again")(self, new_view)
+
     def is_inference(self) -> bool:
         """Whether inference mode made it (torch.Tensor.is_inference)."""
         return bool(self._spec.inference)

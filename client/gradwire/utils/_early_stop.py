@@ -12,8 +12,10 @@ from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from gradwire._dispatch import modes
 from gradwire._functions import saved_tensor_hooks
 from gradwire._functions.saved_tensor_hooks import handles_in
+from gradwire._graph.hook_runner import LAST_AGAIN
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.batching import DISPATCH, FUNCTIONS
 from gradwire._tensor.call import _call
@@ -51,6 +53,11 @@ SAVES_NOTHING = frozenset(
 )
 
 
+def _scales(op: str, args: Sequence[Any]) -> bool:
+    """Whether an op multiplies a tensor by a number, of which nothing is saved."""
+    return op in ("div", "mul") and len(args) > 1 and isinstance(args[1], (int, float))
+
+
 class StoppedEarly(Exception):
     """All that backward needs is computed again. `live` are the tensors that lead to it."""
 
@@ -69,9 +76,9 @@ class Progress:
         self._stop = -1
         self._made: list[weakref.ref[Handle]] = []
 
-    def may_stop(self) -> bool:
-        """Whether something is left to leave out."""
-        return not self.unclear and self.last < self.count - 1
+    def may_stop(self, seen: bool) -> bool:
+        """Whether something is left to leave out. seen: whether modes see the ops, which may miss the last one."""
+        return not self.unclear and self.last < self.count - (0 if seen else 1)
 
     def counting(self) -> AbstractContextManager[None]:
         """The first call."""
@@ -87,10 +94,15 @@ class Progress:
         """Call an op and count it."""
         number = self.count
         self.count += 1
-        made = _call(op, args, kwargs, result)
+        again = LAST_AGAIN.get()
+        token = LAST_AGAIN.set(op if again is not None and number == self._stop else again)
+        try:
+            made = _call(op, args, kwargs, result)
+        finally:
+            LAST_AGAIN.reset(token)
         found = [each for each in handles_in(made) if each._spec.requires_grad]
         if self._stop < 0:
-            if found and op not in SAVES_NOTHING:
+            if found and op not in SAVES_NOTHING and not _scales(op, args):
                 self.last = number
             return made
         self._made.extend(map(weakref.ref, found))
@@ -134,5 +146,6 @@ def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]],
         return progress.call(op, args, kwargs, result)
 
 
-DISPATCH.insert(DISPATCH.index(saved_tensor_hooks._dispatch), _dispatch)
+# Before modes: what they call is no op of the region.
+DISPATCH.insert(min(map(DISPATCH.index, (*modes.SHOWING, saved_tensor_hooks._dispatch))), _dispatch)
 FUNCTIONS.append(note_unclear)

@@ -12,6 +12,7 @@ from typing import Any
 from gradwire._base.refused import refusal
 from gradwire._dispatch import intercept, modes
 from gradwire._proxy.handle import Handle
+from gradwire.utils._selective_checkpoints import with_region
 
 __all__ = [
     "BaseTorchDispatchMode",
@@ -70,22 +71,22 @@ class BaseTorchDispatchMode(TorchDispatchMode):
 
 def _get_current_dispatch_mode() -> Any:
     """The innermost active mode, or None."""
-    active = modes.MODES.get()
+    active = _get_current_dispatch_mode_stack()
     return active[-1] if active else None
 
 
 def _get_current_dispatch_mode_stack() -> list[Any]:
-    """The active modes, the innermost last."""
-    return list(modes.MODES.get())
+    """The active modes, the innermost last. A selective checkpoint is one of them."""
+    return with_region(modes.MODES.get())
 
 
 def _len_torch_dispatch_stack() -> int:
-    return len(modes.MODES.get())
+    return len(_get_current_dispatch_mode_stack())
 
 
 def is_in_torch_dispatch_mode(include_infra_modes: bool = True) -> bool:
     """Whether a mode is active."""
-    return bool(modes.MODES.get())
+    return bool(_get_current_dispatch_mode_stack())
 
 
 is_in_any_mode_without_ignore_compile_internals = is_in_torch_dispatch_mode

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 from gradwire._base.errors import refuse
 from gradwire._base.modes import enable_grad, no_grad
 from gradwire._base.wiring import wired
+from gradwire._dispatch.modes import MODES
 from gradwire._functions import saved_tensor_hooks
 from gradwire._functions.random import get_rng_state, set_rng_state
 from gradwire._functions.saved_tensor_hooks import Pair, handles_in, in_force
@@ -125,9 +126,11 @@ class _Key(NamedTuple):
 class _Kept(NamedTuple):
     """The results of an op that is not computed again.
 
-    flags: for each tensor whether it required a gradient. sources: for each saved value where it comes from.
+    overload: what PyTorch would keep the results of. flags: for each tensor whether it required a gradient. sources:
+    for each saved value where it comes from.
     """
 
+    overload: Any
     results: Any
     versions: list[int]
     flags: list[bool]
@@ -159,6 +162,45 @@ class _Run:
         return _Key(*self.calling, place)
 
 
+class _Entry(NamedTuple):
+    """A result in the storage that a program reads."""
+
+    val: Any
+
+
+class _RegionMode:
+    """What a program is shown as the innermost dispatch mode, in a call of a region's function."""
+
+    def __init__(self, region: _Region) -> None:
+        self._region = region
+
+    @property
+    def storage(self) -> dict[Any, dict[int, _Entry]]:
+        """By overload, and number of the op's call, the results that are kept and not used yet."""
+        found: dict[Any, dict[int, _Entry]] = {}
+        for (_, number), kept in self._region.calls.items():
+            if isinstance(kept, _Kept):
+                found.setdefault(kept.overload, {})[number] = _Entry(kept.results)
+        return found
+
+
+class _CachingTorchDispatchMode(_RegionMode):
+    """The first call, which keeps results (torch.utils.checkpoint)."""
+
+
+class _CachedTorchDispatchMode(_RegionMode):
+    """A call in backward, which takes results that are kept (torch.utils.checkpoint)."""
+
+
+def with_region(active: Sequence[Any]) -> list[Any]:
+    """The active modes with that of a region, in which a program's function runs."""
+    region = _ACTIVE.get()
+    if region is None:
+        return list(active)
+    mode = (_CachedTorchDispatchMode if region._run.again else _CachingTorchDispatchMode)(region)
+    return [*active[: region.depth], mode, *active[region.depth :]]
+
+
 class _Region:
     """One call of `checkpoint` with a policy: what its ops saved, and what was computed again of it."""
 
@@ -180,6 +222,8 @@ class _Region:
         self.values: dict[_Key, tuple[Any, int]] = {}
         self.casts = REGION.get()
         self.random: Any = None
+        #: How many modes are active around the call that runs.
+        self.depth = 0
         self._run = _Run(again=False, stops=False)
         self._is_first = True
         self._pass: weakref.ref[Any] | None = None
@@ -196,9 +240,11 @@ class _Region:
     def _call_function(self) -> Any:
         with in_force(Pair(self._pack, self._unpack, named=True)):
             active, inside = _ACTIVE.set(self), IN_CHECKPOINT.set(True)
+            outer, self.depth = self.depth, len(MODES.get())
             try:
                 return self.function()
             finally:
+                self.depth = outer
                 IN_CHECKPOINT.reset(inside)
                 _ACTIVE.reset(active)
 
@@ -285,21 +331,22 @@ class _Region:
             run.calling = outer
         shown, run.shown = run.shown, []
         if not run.again:
-            keeps = self._asks(names(made), made, args, kwargs)
-            self.calls[calling] = _kept(made, args, kwargs, shown) if keeps and _may_keep(op, made, args) else None
+            overload = self._asks(names(made), made, args, kwargs)
+            keeps = overload is not None and _may_keep(op, made, args)
+            self.calls[calling] = _kept(overload, made, args, kwargs, shown) if keeps else None
         return made
 
-    def _asks(self, overloads: Sequence[Any], made: Any, args: Any, kwargs: Any) -> bool:
-        """What the policy says of the op that computes, asked about each that PyTorch would call."""
-        asked: dict[str, bool] = {}
+    def _asks(self, overloads: Sequence[Any], made: Any, args: Any, kwargs: Any) -> Any:
+        """Ask the policy about each op that PyTorch would call. The one that computes, if its results are kept."""
+        asked: dict[str, Any] = {}
         named = [str(each).partition(".")[2] for each in overloads]
         with no_grad(), in_force(None):
             for name, each in zip(named, overloads, strict=True):
                 answer = self.selection.policy(
                     SelectiveCheckpointContext(is_recompute=False, op_output=made), each, *args, **dict(kwargs)
                 )
-                asked[name] = answer in _KEEPING or answer is True
-        return asked.get(to_keep(named) or "", False)
+                asked[name] = each if answer in _KEEPING or answer is True else None
+        return asked.get(to_keep(named) or "")
 
     def _reuse(self, kept: _Kept, calling: tuple[str, int], args: Any, kwargs: Any) -> Any:
         """The kept results, with a history that leads to the arguments and refuses to be differentiated."""
@@ -354,7 +401,7 @@ def _may_keep(op: str, made: Any, args: Any) -> bool:
     return not any(id(each) in given or each.__dict__.get("_view") is not None for each in handles_in(made))
 
 
-def _kept(made: Any, args: Any, kwargs: Any, shown: Sequence[tuple[Any, Any]]) -> _Kept:
+def _kept(overload: Any, made: Any, args: Any, kwargs: Any, shown: Sequence[tuple[Any, Any]]) -> _Kept:
     with no_grad():
         results = _mapped(lambda each: each.detach(), made)
     found: list[Any] = list(handles_in(results))
@@ -368,7 +415,7 @@ def _kept(made: Any, args: Any, kwargs: Any, shown: Sequence[tuple[Any, Any]]) -
         else:
             sources.append(("kept", value))
     flags = [bool(each._spec.requires_grad) for each in handles_in(made)]
-    return _Kept(results, [each._version for each in found], flags, sources)
+    return _Kept(overload, results, [each._version for each in found], flags, sources)
 
 
 def _kind(value: Any) -> tuple[Any, ...]:

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from gradwire._base.errors import GradwireError, GradwireValueError, refuse
 from gradwire._base.modes import enable_grad, is_grad_enabled
 from gradwire._base.wiring import wired
-from gradwire._dispatch.modes import only
+from gradwire._dispatch.modes import MODES, only
 from gradwire._functions.backward import grad
 from gradwire._functions.create import zeros
 from gradwire._functions.saved_tensor_hooks import check_enabled, in_force
 from gradwire._graph import commands
-from gradwire._graph.hook_runner import CURRENT_PASS, IN_CHECKPOINT, HookArguments
+from gradwire._graph.hook_runner import CURRENT_PASS, IN_CHECKPOINT, LAST_AGAIN, HookArguments
 from gradwire._proxy.handle import Handle
 from gradwire._session.sessions import current_session
 from gradwire._tensor.batching import REGION, restored, without_casts
@@ -29,7 +29,13 @@ from gradwire._transport.wire import Value
 from gradwire.autograd.function import Function
 from gradwire.utils import _selective_checkpoints
 from gradwire.utils._early_stop import Progress, StoppedEarly, not_counting, note_unclear
-from gradwire.utils._selective_checkpoints import CheckpointPolicy, Selection, SelectiveCheckpointContext
+from gradwire.utils._selective_checkpoints import (
+    CheckpointPolicy,
+    Selection,
+    SelectiveCheckpointContext,
+    _CachedTorchDispatchMode,  # noqa: F401
+    _CachingTorchDispatchMode,  # noqa: F401
+)
 from gradwire.v1 import hooks_pb2, service_pb2
 
 if TYPE_CHECKING:
@@ -144,7 +150,8 @@ def checkpoint(
     region = REGION.get()
 
     progress = Progress()
-    progress.unclear = not stops or not isinstance(again, nullcontext)  # a context may be entered only once
+    # A context may be entered only once, a mode more often.
+    progress.unclear = not stops or not (isinstance(again, nullcontext) or hasattr(again, "__torch_dispatch__"))
 
     def call(context: _Context, begin: int, end: int, counting: _Context) -> Any:
         outputs: list[Handle] = []
@@ -153,12 +160,14 @@ def checkpoint(
         try:
             with context, in_force(None), counting:
                 token = IN_CHECKPOINT.set(not use_reentrant)
+                last = LAST_AGAIN.set(None if use_reentrant or begin == hooks_pb2.CHECKPOINT_MARK_BEGIN else "")
                 try:
                     result = function(*args, **kwargs)
                 except StoppedEarly as stopped:
                     result = stopped.live
                     stopped_early = True
                 finally:
+                    LAST_AGAIN.reset(last)
                     IN_CHECKPOINT.reset(token)
             outputs = [each for each in _handles(result) if each._session is session]
         finally:
@@ -185,7 +194,7 @@ def checkpoint(
 
     def compute_again() -> None:
         marks = hooks_pb2.CHECKPOINT_MARK_BEGIN_AGAIN, hooks_pb2.CHECKPOINT_MARK_END_AGAIN
-        if progress.may_stop():
+        if progress.may_stop(bool(MODES.get()) or hasattr(again, "__torch_dispatch__")):
             try:
                 call(again, *marks, progress.stopping())
             except _EndedTooEarly:
