@@ -130,3 +130,10 @@ def test_a_trace_computes_and_changes_what_the_function_does(name):
 def test_what_functionalization_would_get_wrong_is_refused(call):
     with pytest.raises(NotImplementedError, match="functionalize"):
         make_fx(gradwire.func.functionalize(call))(drawn(3, 4))
+
+
+def test_one_tensor_as_two_arguments_is_refused():
+    x = drawn(3)
+    with pytest.raises(NotImplementedError, match="two arguments"):
+        make_fx(lambda a, b: a * 2 + b)(x, x)
+    assert make_fx(lambda a, b: a * 2 + b)(x, x.clone())(x, x + 1).tolist() == (x * 2 + (x + 1)).tolist()
