@@ -136,6 +136,7 @@ class FunctionalMode:
         kwargs = dict(kwargs or {})
         name, overload = func._qualname.removeprefix("aten::"), func._overloadname
         tracked = [each for each in modes.tensors_in((args, kwargs)) if self.state_of(each) is not None]
+        _check_writes(name, args, kwargs)
         if name in VIEWS and tracked and args and args[0] is tracked[0]:
             return self._viewed(func, name, overload, args, kwargs)
         if name.endswith("_") and not name.endswith("__"):
@@ -199,6 +200,18 @@ class FunctionalMode:
             compute()
         state.write(source.read(self._copies), self._copies)
         return True
+
+
+def _check_writes(name: str, args: Any, kwargs: Any) -> None:
+    """Refuse a normalization that changes running statistics: no in-place op, it changes arguments all the same."""
+    if name == "native_batch_norm":
+        written = args[3:5] if args[5] else ()
+    elif name in ("batch_norm", "instance_norm"):
+        written = kwargs.get("running_mean"), kwargs.get("running_var")
+    else:
+        written = ()
+    if any(isinstance(each, Handle) for each in written):
+        raise refusal("func.functionalize", f"no changes of running statistics by {name}")
 
 
 @contextmanager

@@ -9,6 +9,7 @@ from gradwire._base.refused import refusal
 from gradwire._base.wiring import wired
 from gradwire._dispatch import modes
 from gradwire._dispatch.calls import aten, shown
+from gradwire._dispatch.kernels import kernel_parameters
 from gradwire._dispatch.overloads import Choice, choose
 from gradwire._dispatch.rules import RULES
 from gradwire._functions import saved_tensor_hooks
@@ -62,8 +63,18 @@ class OpCall:
         choice = choose(name, self.named(), defaults)
         if choice is None:
             args, kwargs = _without_defaults(self.op, self._args, self._kwargs)
-            choice = Choice("default", tuple(args), dict(kwargs))
+            choice = Choice("default", *self._for_kernel(name, tuple(args), dict(kwargs)))
         return shown(name, choice, self.compute)
+
+    def _for_kernel(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The arguments of an op without a schema here: by name from where its kernel has another order."""
+        names, given = _parameters(self.op)[0], kernel_parameters(name)
+        if len(names) < len(args) or not given or any(each not in given for each in names[1 : len(args)]):
+            return args, kwargs
+        same = 1
+        while same < len(args) and same < len(given) and names[same] == given[same]:
+            same += 1
+        return args[:same], {**dict(zip(names[same:], args[same:], strict=False)), **kwargs}
 
 
 def _defaults(op: str) -> dict[str, Any]:
@@ -110,6 +121,8 @@ def _differentiated(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
     active = modes.MODES.get()
     if not active:
         return NotImplemented
+    if any(getattr(each, "_records", False) for each in active):
+        raise refusal("func.functionalize", "no derivative inside of a functionalized function")
     tracing = getattr(active[-1], "_trace_derivative", None)
     if tracing is None:
         warn_once(_UNSEEN)
@@ -121,6 +134,8 @@ def _differentiated(function: Callable[..., Any], args: tuple[Any, ...]) -> Any:
 def _flagged(tensor: Any, flag: bool) -> None:
     """Let modes that trace see a leaf."""
     for mode in modes.MODES.get():
+        if getattr(mode, "_records", False) and flag:
+            raise refusal("func.functionalize", "no derivative, and no leaf for one, in a functionalized function")
         tracing = getattr(mode, "_trace_flag", None)
         if tracing is not None:
             tracing(tensor, flag)

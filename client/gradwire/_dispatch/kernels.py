@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib import import_module
+from inspect import signature
 from typing import Any
 
+from gradwire._base.modes import no_grad
 from gradwire._base.refused import refusal
 from gradwire._dispatch.view_replay import slice_inverse
 from gradwire._proxy.handle import Handle
@@ -23,11 +26,21 @@ def kernel(name: str, overload: str) -> Callable[..., Any]:
     return found  # type: ignore[no-any-return]
 
 
+@cache
+def kernel_parameters(name: str) -> tuple[str, ...]:
+    """The parameters' names of what computes an op in its default form; none if that is unknown, or takes any."""
+    found = _KERNELS.get(name) or _of_that_name(name)
+    if found is None:
+        return ()
+    listed = signature(found).parameters.values()
+    return () if any(each.kind is each.VAR_POSITIONAL for each in listed) else tuple(each.name for each in listed)
+
+
 def _of_that_name(name: str) -> Any:
     """The method or function of the library that has the op's name; None if there is none."""
     torch: Any = import_module("gradwire")
     if name.endswith("_") and not name.startswith("_"):
-        return getattr(torch.Tensor, name, None)
+        return getattr(torch.Tensor, name, None) or _in_place(name.removesuffix("_"))
     inner = import_module("gradwire.nn._functional.aten")
     if name in inner.__all__:
         return getattr(inner, name)
@@ -36,6 +49,14 @@ def _of_that_name(name: str) -> Any:
         return None
     homes = [(home, short), (torch.Tensor, name), (torch.nn.functional, name), (ops, name)]
     return next((each for each in (getattr(owner, one, None) for owner, one in homes) if callable(each)), None)
+
+
+def _in_place(name: str) -> Any:
+    """The function of layers that changes its input, for an op without a method; None if there is none."""
+    function = getattr(_functional(), name, None)
+    if function is None or "inplace" not in signature(function).parameters:
+        return None
+    return lambda *args, **kwargs: function(*args, **kwargs, inplace=True)
 
 
 def _home(torch: Any, name: str) -> tuple[Any, str]:
@@ -190,6 +211,13 @@ def _embedding(weight: Tensor, indices: Tensor, padding_idx: int = -1, *rest: An
     return _functional().embedding(indices, weight, padding, scale_grad_by_freq=scale, sparse=sparse)
 
 
+def _embedding_renorm(self: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> Any:
+    """Scale the rows of the indices to the largest norm, as the op of embeddings does first."""
+    with no_grad():
+        _functional().embedding(indices, self, max_norm=max_norm, norm_type=norm_type)
+    return self
+
+
 def _variance(name: str) -> Callable[..., Any]:
     def compute(self: Tensor, dim: Any = None, *, correction: Any = None, keepdim: bool = False) -> Any:
         torch: Any = import_module("gradwire")
@@ -210,6 +238,21 @@ def _elu(self: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 
     if alpha == 1.6732632423543772 and scale == 1.0507009873554805 and input_scale == 1:
         return _functional().selu(self)
     return scale * _functional().elu(self * input_scale, alpha)
+
+
+def _elu_in_place(self: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Any:
+    if input_scale == 1 and scale == 1:
+        return _functional().elu(self, alpha, inplace=True)
+    if alpha == 1.6732632423543772 and scale == 1.0507009873554805 and input_scale == 1:
+        return _functional().selu(self, inplace=True)
+    raise refusal("ops.aten.elu_", "scales of elu and selu only")
+
+
+def _kl_div(self: Tensor, target: Tensor, *rest: Any, **named: Any) -> Any:
+    """With ATen's arguments, or those of the function of layers."""
+    if not rest or type(rest[0]) is not int:
+        return _functional().kl_div(self, target, *rest, **named)
+    return _functional().kl_div(self, target, None, None, _REDUCTIONS[rest[0]], *rest[1:], **named)
 
 
 def _threshold_backward(grad_output: Tensor, self: Tensor, threshold: Any) -> Any:
@@ -347,7 +390,7 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "_softmax": _softmax,
     "_to_copy": _to_copy,
     "_unsafe_view": lambda self, size: self.reshape(tuple(size)),
-    "alias": lambda self: self.view(tuple(self.shape)),
+    "alias": lambda self: self[...],
     "aminmax": _aminmax,
     "avg_pool2d": _avg_pool2d,
     "binary_cross_entropy": _cross_entropy_of_bits("binary_cross_entropy", ["weight"]),
@@ -360,7 +403,9 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "copy": _copy,
     "detach": lambda self: self.detach(),
     "elu": _elu,
+    "elu_": _elu_in_place,
     "embedding": _embedding,
+    "embedding_renorm_": _embedding_renorm,
     "empty.memory_format": _factory("empty"),
     "expand": lambda self, size, implicit=False: self.expand(tuple(size)),
     "fill": _fill,
@@ -368,6 +413,7 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "index.Tensor": _index,
     "index_put_": _index_put,
     "index_put": lambda self, indices, values, accumulate=False: _index_put(self.clone(), indices, values, accumulate),
+    "kl_div": _kl_div,
     "lift_fresh": lambda self: self,
     "lift_fresh_copy": lambda self: self.clone(),
     "linalg_cholesky_ex": lambda self, upper=False, check_errors=False: import_module("gradwire").linalg.cholesky_ex(

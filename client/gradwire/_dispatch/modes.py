@@ -35,12 +35,13 @@ class _Frame:
     grad: the grad mode of the caller, in which the op is recorded.
     """
 
-    __slots__ = ("args", "compute", "func", "grad", "kwargs", "made", "records")
+    __slots__ = ("args", "compute", "func", "grad", "has_run", "kwargs", "made", "records")
 
     def __init__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], compute: Compute) -> None:
         self.func, self.args, self.kwargs, self.compute = func, args, kwargs, compute
         self.grad = GRAD_ENABLED.get()
         self.made: list[Handle] = []
+        self.has_run = False
         self.records = False  # whether a mode of the library's own computes it in other ops, which are recorded
 
     def is_for(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -54,6 +55,7 @@ class _Frame:
             found = self.compute()
         finally:
             GRAD_ENABLED.reset(token)
+        self.has_run = True
         self.made.extend(tensors_in(found))
         return found
 
@@ -65,11 +67,14 @@ class _Frame:
             or not any(each._spec.requires_grad for each in tensors_in((self.args, self.kwargs)))
         ):
             return
-        known = {id(each) for each in (*self.made, *tensors_in((self.args, self.kwargs)))}
-        if any(each._spec.requires_grad for each in self.made) or not self.made:
-            for each in tensors_in(found):
-                if id(each) not in known and (each._spec.dtype.is_floating_point or each._spec.dtype.is_complex):
-                    raise refusal("utils._python_dispatch.TorchDispatchMode", _REPLACED)
+        if self.has_run and not any(each._spec.requires_grad for each in self.made):
+            return
+        known = {id(each) for each in self.made}
+        if self.has_run and self.func._qualname.endswith("_"):
+            known.update(id(each) for each in tensors_in(self.args[:1]))
+        for each in tensors_in(found):
+            if id(each) not in known and (each._spec.dtype.is_floating_point or each._spec.dtype.is_complex):
+                raise refusal("utils._python_dispatch.TorchDispatchMode", _REPLACED)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import operator
 from collections.abc import Sequence
 from math import inf, nan
@@ -67,6 +68,7 @@ class _Writer:
     def __init__(self, graph: Graph, verbose: bool) -> None:
         self.graph, self.verbose = graph, verbose
         self.globals: dict[str, Any] = {"inf": inf, "nan": nan}
+        self._nodes = {each.name for each in graph._nodes}
         self._dropped: dict[Node, list[Node]] = {}
         known: set[Node] = set()
         for node in reversed(graph._nodes):
@@ -104,8 +106,10 @@ class _Writer:
         return repr(value)
 
     def named(self, name: str, value: Any) -> str:
-        """A global name for a value."""
-        self.globals.setdefault(name, value)
+        """A global name for a value, which no node and no other value has."""
+        while name in self._nodes or self.globals.get(name, value) is not value:
+            name = f"{name}_"
+        self.globals[name] = value
         return name
 
     def call(self, node: Node) -> str:
@@ -121,7 +125,10 @@ class _Writer:
         if node.target in _INFIX and len(values) == 2:
             return f"{values[0]} {_INFIX[node.target]} {values[1]}"
         name = target_name(node.target)
-        if not isinstance(node.target, (OpOverload, OpOverloadPacket)) and not name.startswith("torch."):
+        path, _, last = name.rpartition(".")
+        if keyword.iskeyword(last):  # random_.from
+            name = f"getattr({path}, {last!r})"
+        elif not isinstance(node.target, (OpOverload, OpOverloadPacket)) and not name.startswith("torch."):
             name = self.named(name.replace(".", "_"), node.target)
         return f"{name}({', '.join(given)})"
 

@@ -116,7 +116,10 @@ def _embedding(
     padding = -1 if padding_idx is None else padding_idx
     if padding_idx is not None and padding < 0:
         padding += weight.shape[0]
-    return aten("embedding.default", weight, input, padding, scale_grad_by_freq, sparse, compute=call.compute)
+    if max_norm is None:
+        return aten("embedding.default", weight, input, padding, scale_grad_by_freq, sparse, compute=call.compute)
+    aten("embedding_renorm_.default", aten("detach.default", weight), input, max_norm, norm_type)
+    return aten("embedding.default", weight, input, padding, scale_grad_by_freq, sparse)
 
 
 def _one_hot(call: Any, tensor: Tensor, num_classes: int = -1) -> Any:

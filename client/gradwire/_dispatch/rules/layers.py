@@ -21,6 +21,12 @@ def _several(value: Any, count: int) -> list[int]:
     return [value] * count
 
 
+def _spatial(call: Any, input: Tensor, weight: Tensor) -> int:
+    """The number of spatial dimensions; 0 if the tensors do not have it: the op itself raises the error."""
+    count = int(call.op[-2])
+    return count if weight.ndim == count + 2 and input.ndim in (count + 1, count + 2) else 0
+
+
 def _convolution(
     call: Any,
     input: Tensor,
@@ -31,7 +37,9 @@ def _convolution(
     dilation: Any = 1,
     groups: int = 1,
 ) -> Any:
-    count = weight.ndim - 2
+    count = _spatial(call, input, weight)
+    if not count:
+        return NotImplemented
     if isinstance(padding, str):
         sizes = _several(dilation, count)
         total = [step * (size - 1) for step, size in zip(sizes, weight.shape[2:], strict=True)]
@@ -57,7 +65,9 @@ def _transposed(
     groups: int = 1,
     dilation: Any = 1,
 ) -> Any:
-    count = weight.ndim - 2
+    count = _spatial(call, input, weight)
+    if not count:
+        return NotImplemented
     options = [_several(each, count) for each in (stride, padding, dilation)]
     rest = (True, _several(output_padding, count), groups)
     if input.ndim == weight.ndim:
@@ -190,7 +200,7 @@ def _instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-05,
 ) -> Any:
-    if running_mean is not None or running_var is not None or not use_input_stats:
+    if running_mean is not None or running_var is not None or not use_input_stats or input.ndim < 3:
         return NotImplemented
     count, channels = input.shape[:2]
     weight, bias = (None if each is None else aten("repeat.default", each, [count]) for each in (weight, bias))
@@ -201,7 +211,8 @@ def _instance_norm(
 
 
 def _rms_norm(call: Any, input: Tensor, normalized_shape: Any, weight: Any = None, eps: Any = None) -> Any:
-    if input.dtype.itemsize < 4 or input.is_complex():
+    fits = tuple(input.shape[input.ndim - len(normalized_shape) :]) == tuple(normalized_shape)
+    if input.dtype.itemsize < 4 or input.is_complex() or not fits or len(normalized_shape) > input.ndim:
         return NotImplemented
     least = dtypes.finfo(input.dtype).eps if eps is None else eps
     dims = [input.ndim - at - 1 for at in range(len(normalized_shape))][::-1]

@@ -98,15 +98,21 @@ def _batched(input: Tensor, other: Tensor) -> Any:
 
 
 def _outer(call: Any, input: Tensor, vec2: Tensor) -> Any:
+    if input.ndim != 1 or vec2.ndim != 1:
+        return NotImplemented
     return aten("mul.Tensor", reshaped(input, [input.shape[0], 1]), vec2)
 
 
 def _tensordot(call: Any, a: Tensor, b: Tensor, dims: Any = 2, **_: Any) -> Any:
     if isinstance(dims, int):
+        if not 0 <= dims <= min(a.ndim, b.ndim):
+            return NotImplemented
         first, second = list(range(a.ndim - dims, a.ndim)), list(range(dims))
     else:
         flat = [at for each in dims for at in ([each] if isinstance(each, int) else each)]  # first a's, then b's
         pair = [flat[: len(flat) // 2], flat[len(flat) // 2 :]]
+        if any(not -t.ndim <= each < t.ndim for one, t in zip(pair, (a, b), strict=True) for each in one):
+            return NotImplemented
         first, second = ([each % tensor.ndim for each in one] for one, tensor in zip(pair, (a, b), strict=True))
     if any(a.shape[one] != b.shape[other] for one, other in zip(first, second, strict=True)):
         return NotImplemented
@@ -137,6 +143,13 @@ def _einsum(call: Any, equation: str, operands: Any) -> Any:
         return NotImplemented
     if any(len(set(each)) != len(each) for each in inputs):
         return NotImplemented
+    sizes: dict[str, int] = {}
+    for labels, tensor in zip(inputs, operands, strict=True):
+        if len(labels) != tensor.ndim:
+            return NotImplemented
+        for label, size in zip(labels, tensor.shape, strict=True):
+            if sizes.setdefault(label, size) != size:
+                return NotImplemented
     first, second = inputs
     summed = [each for each in first if each in second and each not in output]
     if not summed or any(each not in output and each not in summed for each in first + second):

@@ -71,10 +71,17 @@ def _reshape(call: Any, input: Tensor, shape: Any) -> Any:
     return reshaped(input, _sizes(shape))
 
 
+def _is_dim(input: Tensor, dim: Any) -> bool:
+    """Whether a tensor has this dimension: if not, the op itself raises the error."""
+    return type(dim) is int and -input.ndim <= dim < input.ndim
+
+
 def _flatten(call: Any, input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Any:
     count = input.ndim
     if not count:
         return reshaped(input, [1])
+    if not (_is_dim(input, start_dim) and _is_dim(input, end_dim)):
+        return NotImplemented
     start, end = start_dim % count, end_dim % count
     if start == end:
         return input
@@ -84,6 +91,8 @@ def _flatten(call: Any, input: Tensor, start_dim: int = 0, end_dim: int = -1) ->
 
 
 def _unflatten(call: Any, input: Tensor, dim: int, sizes: Any) -> Any:
+    if not _is_dim(input, dim):
+        return NotImplemented
     dim %= input.ndim
     rest = math.prod(each for each in sizes if each != -1)
     given = [input.shape[dim] // rest if each == -1 and rest else each for each in sizes]
@@ -110,7 +119,11 @@ def _transposed(call: Any, input: Tensor, *dims: Any, **named: Any) -> Any:
 
 
 def _movedim(call: Any, input: Tensor, source: Any, destination: Any) -> Any:
+    if not all(_is_dim(input, each) for each in (*_sizes(source), *_sizes(destination))):
+        return NotImplemented
     sources, targets = ([each % input.ndim for each in _sizes(one)] for one in (source, destination))
+    if len(sources) != len(targets):
+        return NotImplemented
     if sources == targets:
         return aten("alias.default", input, compute=call.compute)
     order = [at for at in range(input.ndim) if at not in sources]
@@ -148,6 +161,8 @@ def _split(call: Any, tensor: Tensor, split_size_or_sections: Any, dim: int = 0)
 
 
 def _chunk(call: Any, input: Tensor, chunks: int, dim: int = 0) -> Any:
+    if not _is_dim(input, dim) or type(chunks) is not int or chunks < 1:
+        return NotImplemented
     size = -(-input.shape[dim] // chunks)
     if not size:
         return NotImplemented
@@ -159,6 +174,8 @@ def _unbind(call: Any, input: Tensor, dim: int = 0) -> Any:
 
 
 def _narrow(call: Any, input: Tensor, dim: int, start: int, length: int) -> Any:
+    if not _is_dim(input, dim) or type(start) is not int:
+        return NotImplemented
     first = start if start >= 0 else start + input.shape[dim]
     return aten("slice.Tensor", input, dim, first, first + length, compute=call.compute)
 
@@ -170,7 +187,7 @@ def _contiguous_copy(call: Any, input: Tensor) -> Any:
 
 
 def _hstack(call: Any, tensors: Sequence[Tensor]) -> Any:
-    if any(not each.ndim for each in tensors):
+    if not tensors or any(not each.ndim for each in tensors):
         return NotImplemented
     return aten("cat.default", list(tensors), 0 if tensors[0].ndim == 1 else 1, compute=call.compute)
 
@@ -188,7 +205,7 @@ def _tile(call: Any, input: Tensor, dims: Any) -> Any:
 
 
 def _meshgrid(call: Any, tensors: Sequence[Tensor], indexing: str | None = None) -> Any:
-    if indexing == "xy" or any(each.ndim != 1 for each in tensors):
+    if indexing == "xy" or not isinstance(tensors, (tuple, list)) or any(each.ndim != 1 for each in tensors):
         return NotImplemented
     count, sizes = len(tensors), [each.shape[0] for each in tensors]
     made = []
@@ -216,6 +233,8 @@ def _conj(call: Any, input: Tensor) -> Any:
 def _diag(call: Any, input: Tensor, diagonal: int = 0) -> Any:
     if input.ndim == 1:
         return aten("diag_embed.default", input, diagonal, compute=call.compute)
+    if input.ndim != 2:
+        return NotImplemented
     return aten("clone.default", aten("diagonal.default", input, diagonal))
 
 

@@ -235,6 +235,11 @@ def _add_placeholders(tracer: _Tracer, names: list[str], args: tuple[Any, ...]) 
         for number, leaf in enumerate(wired("tree_flatten")(value)[0], 1):
             node = tracer.graph.create_node("placeholder", f"{name}_{number}", name=f"{name}_{number}")
             if isinstance(leaf, Handle):
+                if tracer.node_of(leaf) is not None:
+                    raise refusal(
+                        "fx.experimental.proxy_tensor.make_fx",
+                        "one tensor as two arguments: the graph would use only one of them; give a clone",
+                    )
                 tracer.note(leaf, node)
 
 

@@ -43,7 +43,8 @@ _ALL = builtins.slice(None)
 def slice(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """A view of every `step`-th element from `start` to `end` of a dimension (ATen's slice)."""
     every = range(input.shape[dim])[start:end:step]
-    view: Tensor = input.transpose(0, dim)[every.start : every.stop : step].transpose(0, dim)
+    before = (_ALL,) * (dim % input.ndim)
+    view: Tensor = input[before + (builtins.slice(every.start, every.stop, step),)]  # noqa: RUF005 - for Python 3.10
     return view
 
 
