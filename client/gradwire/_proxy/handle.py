@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ class GradientState:
         return self.name
 
 
+# A number for each memory that has copies.
+_MEMORIES = count(1)
 #: A backward has set the gradient, and the gradient has no id yet.
 PRESENT = GradientState("PRESENT")
 #: Only the server knows whether there is a gradient, and its value.
@@ -36,8 +39,9 @@ class StorageState:
     refreshed before use. `owner` describes the tensor that the memory was made for, if known. `left` says whether the
     base left the graph. Then only the server knows its views' history.
     `dual` says that a tensor of the storage has or had a tangent. After an in-place change only the server knows whose.
-    `mirrors` are storages that hold copies of the values, conjugated or negated, where PyTorch has views: a change of
-    one makes the others `stale`. `conjugate` says that this one's values are conjugates.
+    `mirrors` are this storage and those that hold copies of its values, conjugated or negated, where PyTorch has views.
+    A change of one makes the others `stale`, except those of the same number: they share its memory (x.data = y).
+    `conjugate` says that this one's values are conjugates.
     `parted` is set after one of its tensors was given other memory, which goes on sharing the version: what to add to
     `version` for the tensors' own.
     """
@@ -63,24 +67,37 @@ class StorageState:
         self.version = 0
         self.conjugate = self.stale = False
         self.parted: int | None = None
-        self.mirrors: list[weakref.ref[StorageState]] | None = None
+        self.mirrors: weakref.WeakKeyDictionary[StorageState, int] | None = None
 
     def written(self, versions: int = 1, changes: int = 1) -> None:
         """Note in-place changes of values, or of flags: then `versions` is 0."""
         self.version += versions
         self.changes += changes
         if versions and self.mirrors is not None:
-            self._outdate_mirrors()
+            self.outdate_mirrors()
 
-    def _outdate_mirrors(self) -> None:
-        waiting: list[StorageState] = [self]
-        while waiting:
-            for reference in waiting.pop().mirrors or ():
-                other = reference()
-                if other is not None and other is not self and not other.stale:
-                    other.stale = True
-                    other.changes += 1
-                    waiting.append(other)
+    def outdate_mirrors(self) -> None:
+        """Note that values changed of which other storages hold copies."""
+        mirrors = self.mirrors or {}
+        memory = mirrors.get(self)
+        for other, its in list(mirrors.items()):
+            if its != memory and not other.stale:
+                other.stale = True
+                other.changes += 1
+
+    def mirrored(self, other: StorageState, same_memory: bool = False) -> None:
+        """Note that another storage holds the same values: of this memory or, conjugated or negated, a copy."""
+        mine = self.mirrors if self.mirrors is not None else weakref.WeakKeyDictionary({self: next(_MEMORIES)})
+        its = other.mirrors if other.mirrors is not None else weakref.WeakKeyDictionary({other: next(_MEMORIES)})
+        if same_memory:
+            number, given = its[other], mine[self]
+            for each, memory in list(its.items()):
+                its[each] = given if memory == number else memory
+        if mine is not its:
+            mine.update(its)
+            for each in list(its):
+                each.mirrors = mine
+        self.mirrors = mine
 
 
 class ViewOf:

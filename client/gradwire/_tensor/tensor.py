@@ -474,11 +474,15 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
             storage, mirrors = self._storage, None
             if storage is not None:
                 mirrors, storage.mirrors = storage.mirrors, None
-            with no_grad():
-                _call("detach_", (self,))
+            try:
+                with no_grad():
+                    _call("detach_", (self,))
+            finally:
+                if storage is not None:
+                    storage.mirrors = mirrors
             if storage is not None:
                 storage.version -= 1  # unlike other in-place ops, detach_ changes no values
-                storage.left, storage.mirrors = True, mirrors
+                storage.left = True
             self._edge = self._retained = None
             note_redescribed(self)
         return self
@@ -495,6 +499,8 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         bare: Tensor = _call("detach", (self,))
         bare._spec = commands.set_data(bare, self)
         bare.__dict__["_memory"] = memory_of(self)
+        if self._spec.dtype.is_complex:
+            bare._share_conjugates(self, False)
         return bare
 
     @data.setter
@@ -514,11 +520,23 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         if shared and storage is not None and storage.parted is None and not self._spec.inference:
             storage.parted = self._version - storage.version
         self._spec = commands.set_data(self, value)
+        if value._spec.dtype.is_complex:
+            self._share_conjugates(value, shared)
         # The version stays the tensor's own; the memory is the other's.
         self.__dict__["_memory"] = memory_of(value)
         note_redescribed(self)
         self._session.untracked_writes += 1
         expect_other_gradient(self)
+
+    def _share_conjugates(self, value: Tensor, shared: bool) -> None:
+        """Let conjugates of the tensor's new memory know of its changes, and those of memory that it left, not."""
+        storage, its = (each._storage or share_storage(each, each) for each in (self, value))
+        if storage is its:
+            return
+        if storage.mirrors is not None and not shared:
+            storage.mirrors.pop(storage, None)
+            storage.mirrors = None
+        its.mirrored(storage, same_memory=True)
 
     def _as_subclass(self: Tensor, cls: type[_T]) -> _T:
         """Change this proxy's class to a subclass. The proxy is not copied, so it must have no other holders."""
