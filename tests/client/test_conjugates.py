@@ -228,3 +228,45 @@ def test_a_change_under_vmap_is_noticed():
 
     with pytest.raises(GradwireNotImplementedError, match="conj_physical"):
         gradwire.vmap(changed)(matrix(gradwire)) + 1
+
+
+APART = {
+    "rows": lambda x: (x[0].conj(), lambda: x.__setitem__(1, 2j), lambda: x[2].mul_(2)),
+    "columns": lambda x: (x[:, 1].conj(), lambda: x.__setitem__((slice(None), 0), 2j), lambda: x[:, 2].zero_()),
+    "elements": lambda x: (x[1, 2].conj(), lambda: x[1, 0].zero_(), lambda: x.__setitem__((2, 2), 1)),
+    "slices": lambda x: (x[0].conj(), lambda: x[1:].mul_(2), lambda: x.__setitem__(slice(1, 3), 1j)),
+    "from the end": lambda x: (x[-1].conj(), lambda: x[-2].mul_(2)),
+}
+OVERLAPPING = {
+    "the same": (lambda x: x[1], lambda x: x[1].mul_(2)),
+    "all": (lambda x: x[1], lambda x: x.mul_(2)),
+    "a slice": (lambda x: x[1], lambda x: x[:2].mul_(2)),
+    "from the other end": (lambda x: x[3], lambda x: x[-1].mul_(2)),
+    "a column": (lambda x: x[1], lambda x: x.__setitem__((..., 0), 1)),
+    "a mask": (lambda x: x[1], lambda x: x.__setitem__(x.real > -9, 1)),
+    "a row of a slice": (lambda x: x[1], lambda x: x[1:][0].mul_(2)),
+    "None before it": (lambda x: x[1], lambda x: x.__setitem__((None, 1), 1)),
+    "after other strides": (lambda x: x[1], lambda x: x.t_()[0].mul_(2)),
+}
+
+
+@pytest.mark.parametrize("kind", APART)
+def test_a_change_of_other_items_is_none(kind):
+    def changed(module):
+        x = matrix(module)
+        c, *writes = APART[kind](x)
+        for write in writes:
+            write()
+        return [module.view_as_real(each.resolve_conj()) for each in (x, c + 1)]
+
+    agree(changed)
+
+
+@pytest.mark.parametrize("kind", OVERLAPPING)
+def test_a_change_of_an_item_that_overlaps_is_noticed(kind):
+    part, write = OVERLAPPING[kind]
+    x = matrix(gradwire)
+    c = part(x).conj()
+    write(x)
+    with pytest.raises(GradwireNotImplementedError, match="conj_physical"):
+        c + 1

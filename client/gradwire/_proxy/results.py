@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import namedtuple
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -168,12 +169,17 @@ def mirror(made: Any, source: Any) -> Any:
     if mine is not other:
         storages = [each._storage or share_storage(each, each) for each in (other, mine)]
         storages[0].mirrored(storages[1])
+        view = other.__dict__.get("_view")
+        if view is not None and view.item is not None and not storages[0].moved:
+            storages[1].part = weakref.ref(storages[0]), view.item
     return made
 
 
 def update_strides(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
     """Update a proxy after an in-place change of sizes and strides. No value was written, so its base is unchanged."""
     expect_other_gradient(target)
+    if target._storage is not None:
+        target._storage.moved = True
     view: ViewOf | None = target.__dict__.get("_view")
     if not recorded or not edges or spec.is_leaf:
         update_in_place(target, spec, edges, False, values=False)
@@ -199,11 +205,14 @@ def update_in_place(target: Handle, spec: Spec, edges: list[Edge], recorded: boo
     """
     storage = target._storage
     if storage is not None:
-        if values:
-            storage.written()
-        else:
+        if not values:
             storage.version += 1
             storage.changes += 1
+        elif storage.mirrors is None:
+            storage.written()
+        else:
+            of: ViewOf | None = target.__dict__.get("_view")
+            storage.written(item=None if of is None else of.item)
         target._changes_seen = storage.changes
     recorded = bool(recorded and edges and not spec.is_leaf)
     view: ViewOf | None = target.__dict__.get("_view")

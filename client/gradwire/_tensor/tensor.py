@@ -531,6 +531,7 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
     def _share_conjugates(self, value: Tensor, shared: bool) -> None:
         """Let conjugates of the tensor's new memory know of its changes, and those of memory that it left, not."""
         storage, its = (each._storage or share_storage(each, each) for each in (self, value))
+        storage.moved = True
         if storage is its:
             return
         if storage.mirrors is not None and not shared:
@@ -670,11 +671,17 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
             return  # as in PyTorch: nothing is written or checked
         key = None if key is True else key
         index = make_index(self, key)
+        storage = self._storage
+        if storage is not None and storage.mirrors is not None:
+            storage.writing = (self._id, index.items)
         try:
             _call("setitem_", (self, index, as_operand(value, self)))
         except GradwireRuntimeError:
             _refuse_key(self, index)  # PyTorch reports an invalid key before any other error
             raise
+        finally:
+            if storage is not None:
+                storage.writing = None
         view = self.__dict__.get("_view")
         if view is not None:
             view.written = True
