@@ -89,8 +89,8 @@ class StorageState:
 
     def outdate_mirrors(self, item: Item | None = None) -> None:
         """Note that values changed of which other storages hold copies."""
-        mirrors = self.mirrors or {}
-        if len(mirrors) < 2:
+        mirrors = self.mirrors
+        if mirrors is None or len(mirrors) < 2:
             return
         memory = mirrors.get(self)
         written = () if self.moved else (item, self.writing)
