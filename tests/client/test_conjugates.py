@@ -140,3 +140,133 @@ def test_a_compiled_function_that_changes_the_source_is_noticed(captured):
         if c is not None:
             with pytest.raises(GradwireNotImplementedError, match="conj_physical"):
                 c + 1
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.conj().conj().mul_(2),
+        lambda x: x.mH.conj().mH.mul_(2),
+        lambda x: x.data.add_(1),
+        lambda x: gradwire.zeros_like(x).set_(x).add_(1),
+    ],
+)
+def test_a_change_by_way_of_what_is_gone_is_noticed(write):
+    x = matrix(gradwire)
+    c = x.conj()
+    write(x)
+    with pytest.raises(GradwireNotImplementedError, match="conj_physical"):
+        c + 1
+
+
+def test_memory_that_two_tensors_share_is_theirs():
+    def shared(module):
+        x, y, left = matrix(module), matrix(module) * 3, matrix(module)
+        former = left.conj()
+        x.data = left.data = y
+        copy = x.conj() * 1
+        y.mul_(2)
+        left.add_(1)
+        return [module.view_as_real(each.resolve_conj()) for each in (x, y, left, copy, former)]
+
+    agree(shared)
+    x, y = matrix(gradwire), matrix(gradwire)
+    x.data = y
+    c = x.conj()
+    y.mul_(2)
+    with pytest.raises(GradwireNotImplementedError):
+        c + 1
+
+
+def test_other_sizes_and_strides_are_no_other_values():
+    def reshaped(module):
+        x = matrix(module)
+        c, m = x.conj(), x.mH
+        x.transpose_(0, 1).unsqueeze_(0).squeeze_(0)
+        w = matrix(module, requires_grad=True)
+        y = w * 1
+        slopes = y.mH
+        y.t_()
+        (slopes * y).real.sum().backward()
+        return [module.view_as_real(each.resolve_conj()) for each in (x, c + 1, m * x, w.grad)]
+
+    agree(reshaped)
+    x = matrix(gradwire)
+    c = x.conj()
+    x.t_().mul_(2)
+    with pytest.raises(GradwireNotImplementedError):
+        c + 1
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_conjugates_of_a_gradient_know_what_backward_adds(compiled):
+    w = matrix(gradwire, requires_grad=True)
+
+    def step():
+        (w.conj() * w).real.sum().backward()
+
+    run = gradwire.compile(step) if compiled else step
+    run()
+    for _ in range(4):
+        c = w.grad.conj()
+        c + 1
+        run()
+        with pytest.raises(GradwireNotImplementedError, match="conj_physical"):
+            c + 1
+    first = w.grad.conj()
+    w.grad = None
+    run()
+    assert np.allclose(np.array(first.tolist()), 5 * np.array(w.grad.conj().tolist()))
+
+
+def test_a_change_under_vmap_is_noticed():
+    def changed(x):
+        x = x.clone()
+        c = x.conj()
+        x.mul_(2)
+        return c
+
+    with pytest.raises(GradwireNotImplementedError, match="conj_physical"):
+        gradwire.vmap(changed)(matrix(gradwire)) + 1
+
+
+APART = {
+    "rows": lambda x: (x[0].conj(), lambda: x.__setitem__(1, 2j), lambda: x[2].mul_(2)),
+    "columns": lambda x: (x[:, 1].conj(), lambda: x.__setitem__((slice(None), 0), 2j), lambda: x[:, 2].zero_()),
+    "elements": lambda x: (x[1, 2].conj(), lambda: x[1, 0].zero_(), lambda: x.__setitem__((2, 2), 1)),
+    "slices": lambda x: (x[0].conj(), lambda: x[1:].mul_(2), lambda: x.__setitem__(slice(1, 3), 1j)),
+    "from the end": lambda x: (x[-1].conj(), lambda: x[-2].mul_(2)),
+}
+OVERLAPPING = {
+    "the same": (lambda x: x[1], lambda x: x[1].mul_(2)),
+    "all": (lambda x: x[1], lambda x: x.mul_(2)),
+    "a slice": (lambda x: x[1], lambda x: x[:2].mul_(2)),
+    "from the other end": (lambda x: x[3], lambda x: x[-1].mul_(2)),
+    "a column": (lambda x: x[1], lambda x: x.__setitem__((..., 0), 1)),
+    "a mask": (lambda x: x[1], lambda x: x.__setitem__(x.real > -9, 1)),
+    "a row of a slice": (lambda x: x[1], lambda x: x[1:][0].mul_(2)),
+    "None before it": (lambda x: x[1], lambda x: x.__setitem__((None, 1), 1)),
+    "after other strides": (lambda x: x[1], lambda x: x.t_()[0].mul_(2)),
+}
+
+
+@pytest.mark.parametrize("kind", APART)
+def test_a_change_of_other_items_is_none(kind):
+    def changed(module):
+        x = matrix(module)
+        c, *writes = APART[kind](x)
+        for write in writes:
+            write()
+        return [module.view_as_real(each.resolve_conj()) for each in (x, c + 1)]
+
+    agree(changed)
+
+
+@pytest.mark.parametrize("kind", OVERLAPPING)
+def test_a_change_of_an_item_that_overlaps_is_noticed(kind):
+    part, write = OVERLAPPING[kind]
+    x = matrix(gradwire)
+    c = part(x).conj()
+    write(x)
+    with pytest.raises(GradwireNotImplementedError, match="conj_physical"):
+        c + 1

@@ -453,3 +453,70 @@ def test_tangents_of_gradients_where_forward_takes_ctx():
             return made.detach(), forward_ad.unpack_dual(slope).tangent.detach()
 
     agree(case)
+
+
+def returning(t, saves):
+    """A function that returns its argument as it is or a view of it, and a product beside it."""
+
+    class Beside(t.autograd.Function):
+        generate_vmap_rule = True
+
+        @staticmethod
+        def forward(x, y):
+            return (x.view_as(x) if saves else x), x * y
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            ctx.save_for_backward(inputs[1], inputs[0], output[1]) if saves else ctx.save_for_backward(inputs[1])
+
+        @staticmethod
+        def backward(ctx, g, h):
+            y = ctx.saved_tensors[0]
+            return 3 * g + h * y, h * (ctx.saved_tensors[1] if saves else 2)
+
+    return Beside
+
+
+@pytest.mark.parametrize("saves", [False, True])
+def test_arguments_that_a_function_returns_are_mapped(saves):
+    def case(t):
+        function, x, y = returning(t, saves), rows(t, 3, 2), rows(t, 2).cos()
+        plain = t.vmap(function.apply, (0, None))(x, y)
+        nested = t.vmap(t.vmap(lambda x: function.apply(x, x.cos())))(x)
+        slopes = t.func.grad(lambda x, y: sum(each.sin().sum() for each in t.vmap(function.apply, (0, None))(x, y)))
+        each = t.vmap(t.func.grad(loss(function), (0, 1)), (0, None))(x, y)
+        return plain, nested, slopes(x, y), each
+
+    agree(case)
+
+
+def test_jvp_under_several_maps_gets_what_was_saved_for_it():
+    def case(t):
+        class Swapped(t.autograd.Function):
+            generate_vmap_rule = True
+
+            @staticmethod
+            def forward(x, y):
+                return x * y.sin()
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                x, y = inputs
+                ctx.save_for_backward(x, y, output)
+                ctx.save_for_forward(y, x)
+
+            @staticmethod
+            def backward(ctx, g):
+                x, y, _ = ctx.saved_tensors
+                return g * y.sin(), g * x * y.cos()
+
+            @staticmethod
+            def jvp(ctx, s, u):
+                y, x = ctx.saved_tensors
+                return s * y.sin() + x * y.cos() * u
+
+        x, y = rows(t, 3, 2), rows(t, 2).cos()
+        hessians = t.func.hessian(lambda x, y: Swapped.apply(x, y).pow(2).sum(), (0, 1))
+        return t.vmap(hessians, (0, None))(x, y), t.vmap(t.func.jacfwd(Swapped.apply, (0, 1)), (0, None))(x, y)
+
+    agree(case)

@@ -101,3 +101,15 @@ def test_leaves_tell_whether_they_have_a_gradient(session: Remote) -> None:
     assert not pages(session, [y.id], 0)[0].nodes[-1].leaf.has_grad
     session.backward(y.id, retain_graph=True)
     assert pages(session, [y.id], 0)[0].nodes[-1].leaf.has_grad
+
+
+def test_a_version_leaves_room_for_changes(session: Remote) -> None:
+    x = session.create([1.0, 2.0])
+    for version in (2**62, 2**64 - 1):
+        request = c.SetCountersRequest(session_id=session.id, tensor=x, version=version)
+        assert refused(session.stub.SetCounters, request)[1] == "ARGUMENT_VALUE"
+    request = c.SetCountersRequest(session_id=session.id, tensor=x, version=2**62 - 1)
+    assert session.stub.SetCounters(request).version == 2**62 - 1
+    session.op("add_", Id(x), Id(x))
+    described = session.stub.Describe(c.DescribeRequest(session_id=session.id, tensors=[x]))
+    assert described.tensors[0].version == 2**62

@@ -1360,8 +1360,8 @@ type SetCountersRequest struct {
 	Tensor uint64 `protobuf:"fixed64,3,opt,name=tensor,proto3" json:"tensor,omitempty"`
 	// A node behind it: GraphNode.id. 0 is the node that made the tensor.
 	Node uint64 `protobuf:"varint,4,opt,name=node,proto3" json:"node,omitempty"`
-	// How often the tensor counts as changed from now on. Backward then accepts saved values of that version, whatever
-	// the tensor holds by now.
+	// How often the tensor counts as changed from now on, below 2^62. Backward then accepts saved values of that version,
+	// whatever the tensor holds by now.
 	Version *uint64 `protobuf:"varint,5,opt,name=version,proto3,oneof" json:"version,omitempty"`
 	// When the node counts as made, below 2^62. Of the nodes that are ready, backward visits the one with the largest
 	// number first.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire._compile.recorder import KnownAnswers, Recorder
 from gradwire._proxy.handle import UNKNOWN, Handle
-from gradwire._proxy.results import unnamed_gradient
+from gradwire._proxy.results import note_accumulated, unnamed_gradient
 from gradwire._tensor.batching import without_casts
 
 if TYPE_CHECKING:
@@ -82,6 +82,9 @@ class LeafGradients:
         replaced = {
             command.set_grad.tensor for command in recorder.commands if command.WhichOneof("command") == "set_grad"
         }
+        differentiated = recorder.differentiates()
         for tensor_id, (leaf, grad) in self.before.items():
             if isinstance(grad, Handle) and tensor_id not in replaced and leaf._grad is not None:
                 leaf._grad = grad if leaf._grad is not UNKNOWN else UNKNOWN
+                if differentiated:
+                    note_accumulated(grad)

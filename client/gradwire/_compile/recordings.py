@@ -19,7 +19,7 @@ from gradwire._graph import commands
 from gradwire._graph.sparse_gradients import sparse_part
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import Spec, read_spec
-from gradwire._proxy.results import TENSOR_CLASS, new_proxy, unnamed_gradient, watch_retained
+from gradwire._proxy.results import TENSOR_CLASS, new_proxy, note_accumulated, unnamed_gradient, watch_retained
 from gradwire._session.sessions import current_session
 from gradwire._transport.wire import Value
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
@@ -339,6 +339,8 @@ class Recording:
             handle = self._input(call.feeds, place)
             if state is not PRESENT or replaced or handle._grad is None:
                 handle._grad = state
+            else:
+                note_accumulated(handle._grad)
         made = [new_proxy(session, one, spec) for one, spec in zip(outputs, specs, strict=True)]
         self._aliases.moved(call.feeds, repeat)
         if not stacked:

@@ -13,6 +13,7 @@ from gradwire._proxy.dual_levels import DUAL_LEVELS, note_dual, set_tangent_edge
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle, StorageState, ViewOf
 from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.shadow_graph import Edge, Leaf, NodeHooks, held_by, unknown_node, unneeded_edge
+from gradwire._proxy.transforms import unbatched
 from gradwire.v1 import commands_pb2, service_pb2
 
 if TYPE_CHECKING:
@@ -165,23 +166,26 @@ def mirror(made: Any, source: Any) -> Any:
 
     After an in-place change of one, the other is refused.
     """
-    if made is source or "_value" in made.__dict__:
-        return made
-    mine, other = (each._storage or share_storage(each, each) for each in (made, source))
-    for one, further in ((mine, other), (other, mine)):
-        one.mirrors = [each for each in one.mirrors or () if each() is not None]
-        one.mirrors.append(weakref.ref(further))
+    mine, other = unbatched(made), unbatched(source)
+    if mine is not other:
+        storages = [each._storage or share_storage(each, each) for each in (other, mine)]
+        storages[0].mirrored(storages[1])
+        view = other.__dict__.get("_view")
+        if view is not None and view.item is not None and not storages[0].moved:
+            storages[1].part = weakref.ref(storages[0]), view.item
     return made
 
 
 def update_strides(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
     """Update a proxy after an in-place change of sizes and strides. No value was written, so its base is unchanged."""
     expect_other_gradient(target)
+    if target._storage is not None:
+        target._storage.moved = True
     view: ViewOf | None = target.__dict__.get("_view")
     if view is not None:
         view.steps = ()
     if not recorded or not edges or spec.is_leaf:
-        update_in_place(target, spec, edges, False)
+        update_in_place(target, spec, edges, False, values=False)
         return
     storage = target._storage
     if storage is None:
@@ -195,15 +199,23 @@ def update_strides(target: Handle, spec: Spec, edges: list[Edge], recorded: bool
         view.version = storage.version
 
 
-def update_in_place(target: Handle, spec: Spec, edges: list[Edge], recorded: bool) -> None:
+def update_in_place(target: Handle, spec: Spec, edges: list[Edge], recorded: bool, values: bool = True) -> None:
     """Update a proxy after an in-place op. A recorded op gives the proxy and its views a new history.
 
+    values: whether it wrote values, of which other storages may hold copies.
     If the target is a view, its base is updated at once, then the view. `refresh` updates other tensors of the storage
     at their next use.
     """
     storage = target._storage
     if storage is not None:
-        storage.written()
+        if not values:
+            storage.version += 1
+            storage.changes += 1
+        elif storage.mirrors is None:
+            storage.written()
+        else:
+            of: ViewOf | None = target.__dict__.get("_view")
+            storage.written(item=None if of is None else of.item)
         target._changes_seen = storage.changes
     recorded = bool(recorded and edges and not spec.is_leaf)
     view: ViewOf | None = target.__dict__.get("_view")
@@ -342,9 +354,17 @@ def after_backward(owner: Any, before: Any, state: Any) -> Any:
     """A tensor's gradient state after a backward, from its state `before`."""
     if not owner._spec.requires_grad:
         return before
+    if state is PRESENT and before is not None and owner._spec.is_leaf:
+        note_accumulated(before)
     if state is UNKNOWN or before is UNKNOWN:
         return UNKNOWN
     return state if before is None or not owner._spec.is_leaf else before
+
+
+def note_accumulated(grad: Any) -> None:
+    """Note that backward added to a gradient in place: conjugates of it are out of date."""
+    if isinstance(grad, Handle) and grad._storage is not None and grad._storage.mirrors is not None:
+        grad._storage.outdate_mirrors()
 
 
 def mark_gradients_unknown(owners: Sequence[Any]) -> list[tuple[Any, Any]]:

@@ -492,11 +492,15 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
             storage, mirrors = self._storage, None
             if storage is not None:
                 mirrors, storage.mirrors = storage.mirrors, None
-            with no_grad():
-                _call("detach_", (self,))
+            try:
+                with no_grad():
+                    _call("detach_", (self,))
+            finally:
+                if storage is not None:
+                    storage.mirrors = mirrors
             if storage is not None:
                 storage.version -= 1  # unlike other in-place ops, detach_ changes no values
-                storage.left, storage.mirrors = True, mirrors
+                storage.left = True
             self._edge = self._retained = None
             note_redescribed(self)
         return self
@@ -513,6 +517,8 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         bare: Tensor = _call("detach", (self,))
         bare._spec = commands.set_data(bare, self)
         bare.__dict__["_memory"] = memory_of(self)
+        if self._spec.dtype.is_complex:
+            bare._share_conjugates(self, False)
         return bare
 
     @data.setter
@@ -532,11 +538,24 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         if shared and storage is not None and storage.parted is None and not self._spec.inference:
             storage.parted = self._version - storage.version
         self._spec = commands.set_data(self, value)
+        if value._spec.dtype.is_complex:
+            self._share_conjugates(value, shared)
         # The version stays the tensor's own; the memory is the other's.
         self.__dict__["_memory"] = memory_of(value)
         note_redescribed(self)
         self._session.untracked_writes += 1
         expect_other_gradient(self)
+
+    def _share_conjugates(self, value: Tensor, shared: bool) -> None:
+        """Let conjugates of the tensor's new memory know of its changes, and those of memory that it left, not."""
+        storage, its = (each._storage or share_storage(each, each) for each in (self, value))
+        storage.moved = True
+        if storage is its:
+            return
+        if storage.mirrors is not None and not shared:
+            storage.mirrors.pop(storage, None)
+            storage.mirrors = None
+        its.mirrored(storage, same_memory=True)
 
     def _as_subclass(self: Tensor, cls: type[_T]) -> _T:
         """Change this proxy's class to a subclass. The proxy is not copied, so it must have no other holders."""
@@ -670,11 +689,17 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
             return  # as in PyTorch: nothing is written or checked
         key = None if key is True else key
         index = make_index(self, key)
+        storage = self._storage
+        if storage is not None and storage.mirrors is not None:
+            storage.writing = (self._id, index.items)
         try:
             _call("setitem_", (self, index, as_operand(value, self)))
         except GradwireRuntimeError:
             _refuse_key(self, index)  # PyTorch reports an invalid key before any other error
             raise
+        finally:
+            if storage is not None:
+                storage.writing = None
         view = self.__dict__.get("_view")
         if view is not None:
             view.written = True

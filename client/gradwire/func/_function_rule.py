@@ -6,7 +6,6 @@ import inspect
 from typing import Any, NamedTuple
 
 from gradwire._base.errors import GradwireNotImplementedError, refuse
-from gradwire._base.modes import is_grad_enabled
 from gradwire._tensor.tensor import Tensor
 from gradwire.autograd.function import Function, is_internal
 from gradwire.func._batched import LEVELS, BatchedTensor, Level, innermost, is_batched
@@ -31,8 +30,7 @@ def function_rule(function: type[Function], args: tuple[Any, ...], kwargs: dict[
         return NotImplemented
     anything = level.maps_functions or function.generate_vmap_rule or is_internal(function)
     if function.vmap is Function.vmap and anything:
-        complete = _complete(function, args, kwargs)
-        return call_on_samples(function, complete, level) if _is_recorded(complete) else NotImplemented
+        return call_on_samples(function, _complete(function, args, kwargs), level)
     if function.vmap is Function.vmap:
         raise refuse(
             f"You tried to vmap over {function.__name__}, but it does not have vmap support. Please override and "
@@ -77,11 +75,6 @@ def _complete(function: type[Function], args: tuple[Any, ...], kwargs: dict[str,
     bound = inspect.signature(function.forward).bind(*args, **kwargs)
     bound.apply_defaults()
     return bound.args
-
-
-def _is_recorded(args: tuple[Any, ...]) -> bool:
-    """Whether a call makes a node. Without one, forward runs on one sample as ops do."""
-    return is_grad_enabled() and any(isinstance(each, Tensor) and each.requires_grad for each in args)
 
 
 def _out_dims(name: str, given: Any, form: Structure) -> list[Any]:

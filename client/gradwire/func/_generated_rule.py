@@ -70,26 +70,26 @@ class _Samples:
             return self._left(self.function.forward(*self.entered(values, self.batched)))
 
     def _setup_context(self, ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx._sample = SampleCtx(ctx, self.level)
+        ctx._gradwire_sample = SampleCtx(ctx, self.level)
         with _inside(self.level):
             shown = self.entered(inputs, self.batched)
             same = {id(value_at(each, self.level)): each for each in shown if isinstance(each, Tensor)}
             several = isinstance(output, tuple)
             made = [
-                same.get(id(value)) or self.entered(value, (differs,))
+                same[id(value)] if id(value) in same else self.entered(value, (differs,))
                 for value, differs in zip(output if several else (output,), self.differ, strict=True)
             ]
-            self.function.setup_context(ctx._sample, shown, tuple(made) if several else made[0])
+            self.function.setup_context(ctx._gradwire_sample, shown, tuple(made) if several else made[0])
 
     def _forward_with_ctx(self, ctx: Any, *values: Any) -> Any:
-        ctx._sample = SampleCtx(ctx, self.level)
+        ctx._gradwire_sample = SampleCtx(ctx, self.level)
         with _inside(self.level):
-            return self._left(self.function.forward(ctx._sample, *self.entered(values, self.batched)))
+            return self._left(self.function.forward(ctx._gradwire_sample, *self.entered(values, self.batched)))
 
     def _backward(self, ctx: Any, *gradients: Any) -> Any:
         with _inside(self.level):
             shown = self.entered(gradients, self.differ)
-            answer = formula(self.function)(ctx._sample, *shown)
+            answer = formula(self.function)(ctx._gradwire_sample, *shown)
             found = answer if isinstance(answer, tuple) else (answer,)
             made = [self._reduced(each, place) for place, each in enumerate(found)]
         return tuple(made) if isinstance(answer, tuple) else made[0]
@@ -106,7 +106,7 @@ class _Samples:
 
     def _jvp(self, ctx: Any, *tangents: Any) -> Any:
         with _inside(self.level):
-            answer = self.function.jvp(ctx._sample.for_jvp(), *self.entered(tangents, self.batched))
+            answer = self.function.jvp(ctx._gradwire_sample.for_jvp(), *self.entered(tangents, self.batched))
             several = isinstance(answer, tuple)
             made = tuple(
                 spread(each, self.level) if differs and isinstance(each, Tensor) else each

@@ -82,19 +82,23 @@ class SampleCtx(WrappedCtx):
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
         """What backward was left, as one sample."""
-        return self.shown(self._pt_saved)
+        return self._shown(self._pt_inner_ctx.saved_tensors, self._pt_saved)
 
-    def shown(self, batched: Sequence[bool]) -> tuple[Any, ...]:
-        """The saved tensors, those that differ from sample to sample as one of them."""
-        found = self._pt_inner_ctx.saved_tensors
+    def for_jvp(self) -> CtxWithSavedTensors:
+        """This ctx with what jvp was left."""
+        return CtxWithSavedTensors(self, self._left_for_jvp())
+
+    def _left_for_jvp(self) -> tuple[Any, ...]:
+        inner = self._pt_inner_ctx
+        found = inner._left_for_jvp() if isinstance(inner, SampleCtx) else inner.saved_tensors
+        return self._shown(found, self._pt_for_jvp)
+
+    def _shown(self, found: Sequence[Any], batched: Sequence[bool]) -> tuple[Any, ...]:
+        """Saved tensors, those that differ from sample to sample as one of them."""
         return tuple(
             BatchedTensor(each, self._pt_level) if differs and each is not None else each
             for each, differs in zip(found, batched, strict=True)
         )
-
-    def for_jvp(self) -> CtxWithSavedTensors:
-        """This ctx with what jvp was left."""
-        return CtxWithSavedTensors(self, self.shown(self._pt_for_jvp))
 
     def _batched(self, tensors: Sequence[Any]) -> tuple[bool, ...]:
         return tuple(is_batched(each, self._pt_level) for each in tensors)

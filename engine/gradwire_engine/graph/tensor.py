@@ -327,6 +327,8 @@ def set_version(target: Tensor, version: int) -> None:
     if target.storage.inference:
         raise EngineError(Reason.RUNTIME, "Inference tensors do not track version counter.")
     target.storage.version = version
+    if target.storage.bounds is not UNKNOWABLE:
+        target.storage.bounds = None  # they may be of other values at the same version
 
 
 def borrowed(storage: Storage) -> Storage:

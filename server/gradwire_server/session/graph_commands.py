@@ -66,6 +66,8 @@ def set_counters(
     session: Session, request: commands_pb2.SetCountersRequest, answer: commands_pb2.SetCountersResponse | None
 ) -> None:
     """Set a tensor's version or a node's sequence number, and tell both. Raises Refusal, EngineError."""
+    if request.version >= LAST:  # so that changes to come can be counted
+        raise Refusal("ARGUMENT_VALUE", "a tensor's version is set below 2^62", argument="version")
     target = session.tensor(request.tensor)
     named = request.node or request.HasField("sequence") or target.grad_fn is not None
     node = node_behind(session, target, request.node) if named else None

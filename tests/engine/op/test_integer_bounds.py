@@ -11,7 +11,8 @@ import pytest
 import gradwire_engine as engine
 from gradwire_engine.core import device as devices
 from gradwire_engine.core.context import Context, activate
-from gradwire_engine.core.index_bounds import IGNORED, note
+from gradwire_engine.core.index_bounds import IGNORED, known, note
+from gradwire_engine.graph.tensor import set_version
 from gradwire_engine.op.integer_bounds import joined, like_input, note_positions, positions
 from tests.gpu import stand_in
 
@@ -53,6 +54,15 @@ def test_joined_tensors_have_the_bounds_of_all() -> None:
     assert joined(([*parts, engine.tensor(devices.to_device(np.array([1]), "cuda:0"))], 0)) == [None]
     assert joined(([parts[0], on_gpu([3], "int32")], 0)) == [None]
     assert joined(([], 0)) == [None]
+
+
+def test_a_version_that_was_set_says_nothing_of_bounds() -> None:
+    made = on_gpu([1, 2])
+    version = made.storage.version
+    assert known(made.storage, made.array) is not None
+    made.array[0] = 90
+    set_version(made, version)
+    assert known(made.storage, made.array) is None
 
 
 def test_bounds_that_a_dtype_cannot_hold_are_not_noted() -> None:

@@ -1291,8 +1291,8 @@ pub struct SetCountersRequest {
     /// A node behind it: GraphNode.id. 0 is the node that made the tensor.
     #[prost(uint64, tag = "4")]
     pub node: u64,
-    /// How often the tensor counts as changed from now on. Backward then accepts saved values of that version, whatever
-    /// the tensor holds by now.
+    /// How often the tensor counts as changed from now on, below 2^62. Backward then accepts saved values of that version,
+    /// whatever the tensor holds by now.
     #[prost(uint64, optional, tag = "5")]
     pub version: ::core::option::Option<u64>,
     /// When the node counts as made, below 2^62. Of the nodes that are ready, backward visits the one with the largest

@@ -809,8 +809,8 @@ export type SetCountersRequest = Message<"gradwire.v1.SetCountersRequest"> & {
   node: bigint;
 
   /**
-   * How often the tensor counts as changed from now on. Backward then accepts saved values of that version, whatever
-   * the tensor holds by now.
+   * How often the tensor counts as changed from now on, below 2^62. Backward then accepts saved values of that version,
+   * whatever the tensor holds by now.
    *
    * @generated from field: optional uint64 version = 5;
    */
