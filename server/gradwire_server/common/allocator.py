@@ -2,10 +2,12 @@
 
 import ctypes
 import functools
+import mmap
 from typing import Any
 
 _KEPT = 4 << 20
-_given = 0
+_given = 0  # free bytes after the last trim
+_resident = 0  # and all bytes in memory
 _WORTH = 8 << 20  # newly freed bytes that justify a walk through the heap while sessions work
 
 
@@ -21,18 +23,27 @@ def keep_freed() -> None:
 def give_back(least: int = _WORTH) -> None:
     """Return the pages of freed blocks to the system, also those between used blocks, if they have `least` bytes.
 
-    Returned pages still count as free, so the threshold applies to the bytes freed since the last trim.
+    Returned pages still count as free. Blocks that were used and freed since then are seen by the resident memory.
     """
-    global _given
+    global _given, _resident
     library = _library()
     if library is None:
         return
     free = library.mallinfo2().fordblks
-    if free - _given > least:
+    if free - _given > least or (free > least and _resident_bytes() - _resident > least):
         library.malloc_trim(0)
         free = library.mallinfo2().fordblks
-        _given = free
+        _given, _resident = free, _resident_bytes()
     _given = min(_given, free)
+
+
+def _resident_bytes() -> int:
+    """The bytes of this process in memory (proc(5)); 0 where the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0
 
 
 class _Mallinfo(ctypes.Structure):

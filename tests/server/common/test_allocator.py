@@ -16,6 +16,7 @@ class _Library:
 
     def __init__(self, free: int, after: int) -> None:
         self.free, self.after, self.trims = free, after, 0
+        self.resident = 100 * MIB
 
     def mallinfo2(self) -> "_Library":
         return self
@@ -35,6 +36,8 @@ def library(monkeypatch: pytest.MonkeyPatch) -> _Library:
     made = _Library(20 * MIB, 15 * MIB)
     monkeypatch.setattr(allocator, "_library", lambda: made)
     monkeypatch.setattr(allocator, "_given", 0)
+    monkeypatch.setattr(allocator, "_resident", made.resident)
+    monkeypatch.setattr(allocator, "_resident_bytes", lambda: made.resident)
     return made
 
 
@@ -64,6 +67,21 @@ def test_bytes_that_were_used_again_and_freed_count_again(library: _Library) -> 
     library.free = 11 * MIB
     allocator.give_back()
     assert library.trims == 2
+
+
+def test_returned_pages_that_were_used_and_freed_between_two_looks_are_given_back(library: _Library) -> None:
+    allocator.give_back()
+    library.resident += 9 * MIB  # as many bytes are free as before
+    allocator.give_back()
+    allocator.give_back()
+    assert library.trims == 2
+
+
+def test_memory_in_use_is_no_reason_to_give_back(library: _Library) -> None:
+    library.free = 8 * MIB
+    library.resident += 100 * MIB
+    allocator.give_back()
+    assert library.trims == 0
 
 
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
