@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradwire._proxy.handle import Handle, StorageState, ViewOf
+from gradwire._proxy.handle import Handle, ViewOf
 from gradwire._proxy.results import share_storage
+from gradwire._proxy.storage_state import StorageState
 
 if TYPE_CHECKING:
     from gradwire._compile.recorder import RecordedProgram

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from gradwire._base.refused import refusal
 from gradwire._proxy.dual_levels import DUAL_LEVELS, note_dual, set_tangent_edges
-from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle, StorageState, ViewOf
+from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle, ViewOf
 from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.shadow_graph import Edge, Leaf, NodeHooks, held_by, unknown_node, unneeded_edge
+from gradwire._proxy.storage_state import StorageState
 from gradwire._proxy.transforms import unbatched
 from gradwire.v1 import commands_pb2, service_pb2
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.results import mirror
+from gradwire._proxy.results import mirror, share_storage
 from gradwire._tensor.call import _call
 from gradwire._tensor.warnings import warn_once
 
@@ -71,6 +71,17 @@ class Conjugates(Handle):
         if made._storage is not None:
             made._storage.conjugate = self.is_conj()
         return made  # type: ignore[no-any-return]
+
+    def _share_conjugates(self, value: Handle, shared: bool) -> None:
+        """Let conjugates of the tensor's new memory know of its changes, and those of memory that it left, not."""
+        storage, its = (each._storage or share_storage(each, each) for each in (self, value))
+        storage.moved = True
+        if storage is its:
+            return
+        if storage.mirrors is not None and not shared:
+            storage.mirrors.pop(storage, None)
+            storage.mirrors = None
+        its.mirrored(storage, same_memory=True)
 
     @property
     def imag(self: _T) -> _T:

@@ -546,17 +546,6 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         self._session.untracked_writes += 1
         expect_other_gradient(self)
 
-    def _share_conjugates(self, value: Tensor, shared: bool) -> None:
-        """Let conjugates of the tensor's new memory know of its changes, and those of memory that it left, not."""
-        storage, its = (each._storage or share_storage(each, each) for each in (self, value))
-        storage.moved = True
-        if storage is its:
-            return
-        if storage.mirrors is not None and not shared:
-            storage.mirrors.pop(storage, None)
-            storage.mirrors = None
-        its.mirrored(storage, same_memory=True)
-
     def _as_subclass(self: Tensor, cls: type[_T]) -> _T:
         """Change this proxy's class to a subclass. The proxy is not copied, so it must have no other holders."""
         self.__class__ = cls
