@@ -16,7 +16,8 @@ from gradwire._base.modes import no_grad
 from gradwire._base.refused import refusal
 from gradwire._dispatch import modes
 from gradwire._dispatch.calls import aten
-from gradwire._dispatch.inverses import INVERSES, VIEWS
+from gradwire._dispatch.inverses import INVERSES
+from gradwire._dispatch.kernels import VIEWS
 from gradwire._dispatch.schemas import schema_of
 from gradwire._proxy.handle import Handle
 

@@ -83,5 +83,3 @@ INVERSES: dict[str, Callable[..., Any]] = {
     "unsqueeze": _unsqueeze,
     "view": _view,
 }
-#: Ops whose results are views of their first argument.
-VIEWS = frozenset([*INVERSES, "as_strided", "expand", "unfold", "view_as_complex", "view_as_real"])

@@ -351,27 +351,30 @@ _FACTORIES = [
     "zeros",
     "zeros_like",
 ]
-_VIEWS = [
-    "alias",
-    "as_strided",
-    "detach",
-    "diagonal",
-    "expand",
-    "permute",
-    "select",
-    "slice",
-    "split",
-    "split_with_sizes",
-    "squeeze",
-    "t",
-    "transpose",
-    "unbind",
-    "unfold",
-    "unsqueeze",
-    "view",
-    "view_as_complex",
-    "view_as_real",
-]
+#: Ops whose results are views of their first argument.
+VIEWS = frozenset(
+    [
+        "alias",
+        "as_strided",
+        "detach",
+        "diagonal",
+        "expand",
+        "permute",
+        "select",
+        "slice",
+        "split",
+        "split_with_sizes",
+        "squeeze",
+        "t",
+        "transpose",
+        "unbind",
+        "unfold",
+        "unsqueeze",
+        "view",
+        "view_as_complex",
+        "view_as_real",
+    ]
+)
 _KERNELS: dict[str, Callable[..., Any]] = {
     "_adaptive_avg_pool2d": _conv_pool_size("adaptive_avg_pool2d"),
     "_adaptive_avg_pool3d": _conv_pool_size("adaptive_avg_pool3d"),
@@ -461,7 +464,7 @@ _KERNELS: dict[str, Callable[..., Any]] = {
     "zero": lambda self: self.clone().zero_(),
     "view": lambda self, size: self.view(tuple(size)) if not _is_dtype(size) else self.view(size),
     **{name: _factory(name) for name in _FACTORIES},
-    **{f"{name}_copy": _copied(name) for name in _VIEWS},
+    **{f"{name}_copy": _copied(name) for name in sorted(VIEWS)},
 }
 
 

@@ -27,6 +27,14 @@ def _spatial(call: Any, input: Tensor, weight: Tensor) -> int:
     return count if weight.ndim == count + 2 and input.ndim in (count + 1, count + 2) else 0
 
 
+def _convolved(call: Any, input: Tensor, weight: Tensor, *rest: Any) -> Any:
+    """A convolution of a batch, or of one sample."""
+    if input.ndim == weight.ndim:
+        return aten("convolution.default", input, weight, *rest, compute=call.compute)
+    single = aten("unsqueeze.default", input, 0)
+    return aten("squeeze.dim", aten("convolution.default", single, weight, *rest), 0)
+
+
 def _convolution(
     call: Any,
     input: Tensor,
@@ -47,11 +55,7 @@ def _convolution(
             return NotImplemented
         padding = [0] * count if padding == "valid" else [each // 2 for each in total]
     options = [_several(each, count) for each in (stride, padding, dilation)]
-    rest = (False, [0] * count, groups)
-    if input.ndim == weight.ndim:
-        return aten("convolution.default", input, weight, bias, *options, *rest, compute=call.compute)
-    single = aten("unsqueeze.default", input, 0)
-    return aten("squeeze.dim", aten("convolution.default", single, weight, bias, *options, *rest), 0)
+    return _convolved(call, input, weight, bias, *options, False, [0] * count, groups)
 
 
 def _transposed(
@@ -69,11 +73,7 @@ def _transposed(
     if not count:
         return NotImplemented
     options = [_several(each, count) for each in (stride, padding, dilation)]
-    rest = (True, _several(output_padding, count), groups)
-    if input.ndim == weight.ndim:
-        return aten("convolution.default", input, weight, bias, *options, *rest, compute=call.compute)
-    single = aten("unsqueeze.default", input, 0)
-    return aten("squeeze.dim", aten("convolution.default", single, weight, bias, *options, *rest), 0)
+    return _convolved(call, input, weight, bias, *options, True, _several(output_padding, count), groups)
 
 
 def _max_pool2d(

@@ -14,21 +14,15 @@ from gradwire._functions.create import zeros
 from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.autograd import grad
+from gradwire.nn._functional.of_torch import convolution
 
 __all__ = ["conv1d_input", "conv1d_weight", "conv2d_input", "conv2d_weight", "conv3d_input", "conv3d_weight"]
 
 _CONVOLUTIONS: dict[int, Callable[..., Tensor]] = {1: ops.conv1d, 2: ops.conv2d, 3: ops.conv3d}
 
 
-_TRANSPOSED: dict[int, Callable[..., Tensor]] = {
-    1: ops.conv_transpose1d,
-    2: ops.conv_transpose2d,
-    3: ops.conv_transpose3d,
-}
-
-
 def _differentiated(
-    convolution: Callable[..., Tensor],
+    computed: Callable[..., Tensor],
     by_input: bool,
     size: Sequence[int],
     other: Tensor,
@@ -39,7 +33,7 @@ def _differentiated(
     keeps_graph = is_grad_enabled()
     with enable_grad():
         wanted = zeros(tuple(size), dtype=other.dtype, device=other.device, requires_grad=True)
-        made = convolution(*((wanted, other) if by_input else (other, wanted)), None, *how)
+        made = computed(*((wanted, other) if by_input else (other, wanted)), None, *how)
         if made.shape != grad_output.shape:
             raise refuse(
                 f"Expected grad_output of shape {list(made.shape)}, that of the convolution, but got "
@@ -50,7 +44,7 @@ def _differentiated(
 
 
 def _function(dims: int, by_input: bool) -> Callable[..., Tensor]:
-    convolution = _CONVOLUTIONS[dims]
+    computed = _CONVOLUTIONS[dims]
     if by_input:
 
         def conv_input(
@@ -62,9 +56,8 @@ def _function(dims: int, by_input: bool) -> Callable[..., Tensor]:
             dilation: Any = 1,
             groups: int = 1,
         ) -> Any:
-            return _differentiated(
-                convolution, True, input_size, weight, grad_output, stride, padding, dilation, groups
-            )
+            how = (stride, padding, dilation, groups)
+            return _differentiated(computed, True, input_size, weight, grad_output, *how)
 
         return conv_input
 
@@ -78,7 +71,7 @@ def _function(dims: int, by_input: bool) -> Callable[..., Tensor]:
         groups: int = 1,
     ) -> Any:
         how = (stride, padding, dilation, groups)
-        return _differentiated(convolution, False, weight_size, input, grad_output, *how)
+        return _differentiated(computed, False, weight_size, input, grad_output, *how)
 
     return conv_weight
 
@@ -102,13 +95,9 @@ def convolution_backward(
     output_mask: Sequence[bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """Gradients of a convolution by input, weight and bias; None for those that `output_mask` leaves out (ATen's)."""
-    dims = input.ndim - 2
-    if dims not in _CONVOLUTIONS:
+    if input.ndim - 2 not in _CONVOLUTIONS:
         raise refuse(f"convolution_backward takes an input of 3 to 5 dimensions, and this one has {input.ndim}")
-    convolution = (_TRANSPOSED if transposed else _CONVOLUTIONS)[dims]
-    sizes = [tuple(each) for each in (stride, padding, dilation, output_padding)]
-    strides, pads, dilations, more = [each * dims if len(each) == 1 else each for each in sizes]
-    how = (strides, pads, more, groups, dilations) if transposed else (strides, pads, dilations, groups)
+    how = (stride, padding, dilation, transposed, output_padding, groups)
     by_input, by_weight, by_bias = output_mask
     summed: Tensor | None = grad_output.sum([0, *range(2, input.ndim)]) if by_bias else None
     return (
