@@ -189,7 +189,8 @@ def test_a_mode_that_raises_is_left():
 
 
 def test_a_mode_without_a_method_and_a_handler_that_declines_are_refused():
-    with pytest.raises(NotImplementedError), _python_dispatch.TorchDispatchMode():
+    named = pytest.raises(NotImplementedError, match="TorchDispatchMode defines no __torch_dispatch__")
+    with named, _python_dispatch.TorchDispatchMode():
         gradwire.ones(2)
 
     class Declining(_python_dispatch.TorchDispatchMode):

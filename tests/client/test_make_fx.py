@@ -2,6 +2,7 @@
 
 import operator
 
+import numpy as np
 import pytest
 
 import gradwire
@@ -160,6 +161,15 @@ def test_what_would_be_wrong_when_run_anew_is_refused():
     for options in ({"tracing_mode": "symbolic"}, {"decomposition_table": {1: 2}}):
         with pytest.raises(NotImplementedError, match="make_fx"):
             proxy_tensor.make_fx(lambda x: x, **options)
+
+
+def test_numbers_of_numpy_are_pythons():
+    def code(t, trace):
+        return trace(lambda x: x * np.float64(1.5) + np.int64(2))(t.ones(3)).code
+
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    assert code(gradwire, proxy_tensor.make_fx) == code(torch, make_fx)
 
 
 def test_a_graph_can_be_changed():

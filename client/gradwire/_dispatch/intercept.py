@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradwire._base.refused import refusal
 from gradwire._base.wiring import wired
 from gradwire._dispatch import modes
@@ -40,7 +42,9 @@ class OpCall:
     """One call of an op: its name, and what computes it with no mode active."""
 
     def __init__(self, op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> None:
-        self.op, self._args, self._kwargs, self._result = op, args, kwargs, result
+        self.op, self._result = op, result
+        self._args = tuple([_plain(each) for each in args])
+        self._kwargs = [(name, _plain(each)) for name, each in kwargs]
 
     def compute(self) -> Any:
         """Compute the op."""
@@ -75,6 +79,11 @@ class OpCall:
         while same < len(args) and same < len(given) and names[same] == given[same]:
             same += 1
         return args[:same], {**dict(zip(names[same:], args[same:], strict=False)), **kwargs}
+
+
+def _plain(value: Any) -> Any:
+    """An argument as modes see it: a number of NumPy is Python's."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _defaults(op: str) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class TorchDispatchMode:
             raise refusal("utils._python_dispatch.TorchDispatchMode", "no dispatch keys")
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} defines no __torch_dispatch__(func, types, args, kwargs)")
 
     def __enter__(self) -> Any:
         modes.enter(self)
