@@ -19,7 +19,7 @@ from gradwire._dispatch.calls import aten
 from gradwire._dispatch.inverses import INVERSES
 from gradwire._dispatch.kernels import VIEWS
 from gradwire._dispatch.schemas import schema_of
-from gradwire._proxy.handle import Handle
+from gradwire._proxy.handle import Handle, handles_in
 
 # In-place ops that draw numbers, whose forms that make a new tensor have other names.
 _DRAWS = {"normal_": "normal_functional", "bernoulli_": "bernoulli"}
@@ -136,7 +136,7 @@ class FunctionalMode:
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
         name, overload = func._qualname.removeprefix("aten::"), func._overloadname
-        tracked = [each for each in modes.tensors_in((args, kwargs)) if self.state_of(each) is not None]
+        tracked = [each for each in handles_in((args, kwargs)) if self.state_of(each) is not None]
         _check_writes(name, args, kwargs)
         if name in VIEWS and tracked and args and args[0] is tracked[0]:
             return self._viewed(func, name, overload, args, kwargs)

@@ -13,7 +13,7 @@ from typing import Any
 
 from gradwire._base.modes import GRAD_ENABLED
 from gradwire._base.refused import refusal
-from gradwire._proxy.handle import Handle
+from gradwire._proxy.handle import Handle, handles_in
 from gradwire._tensor.batching import BATCHING, REGION, restored
 
 #: Active modes of this thread or task, the innermost last.
@@ -56,7 +56,7 @@ class _Frame:
         finally:
             GRAD_ENABLED.reset(token)
         self.has_run = True
-        self.made.extend(tensors_in(found))
+        self.made.extend(handles_in(found))
         return found
 
     def check(self, found: Any) -> None:
@@ -64,15 +64,15 @@ class _Frame:
         if (
             self.records
             or not self.grad
-            or not any(each._spec.requires_grad for each in tensors_in((self.args, self.kwargs)))
+            or not any(each._spec.requires_grad for each in handles_in((self.args, self.kwargs)))
         ):
             return
         if self.has_run and not any(each._spec.requires_grad for each in self.made):
             return
         known = {id(each) for each in self.made}
         if self.has_run and self.func._qualname.endswith("_"):
-            known.update(id(each) for each in tensors_in(self.args[:1]))
-        for each in tensors_in(found):
+            known.update(id(each) for each in handles_in(self.args[:1]))
+        for each in handles_in(found):
             if id(each) not in known and (each._spec.dtype.is_floating_point or each._spec.dtype.is_complex):
                 raise refusal("utils._python_dispatch.TorchDispatchMode", _REPLACED)
 
@@ -83,18 +83,6 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
     return one is other or (not isinstance(one, Handle) and type(one) is type(other) and bool(one == other))
-
-
-def tensors_in(value: Any) -> Iterator[Handle]:
-    """The tensors in a value, also those in tuples, lists and dictionaries."""
-    if isinstance(value, Handle):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for each in value:
-            yield from tensors_in(each)
-    elif isinstance(value, dict):
-        for each in value.values():
-            yield from tensors_in(each)
 
 
 def enter(mode: Any) -> None:

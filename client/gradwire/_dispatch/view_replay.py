@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 from gradwire._base.errors import refuse
 from gradwire._base.refused import refusal
-from gradwire._functions.saved_tensor_hooks import handles_in
-from gradwire._proxy.handle import Handle
+from gradwire._proxy.handle import Handle, handles_in
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.call import _call
 

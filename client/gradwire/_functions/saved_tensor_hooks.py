@@ -16,7 +16,7 @@ from gradwire._base.modes import GRAD_ENABLED, no_grad
 from gradwire._graph import commands
 from gradwire._graph.hooks import HeldHooks, HookOfTensor
 from gradwire._graph.saved_tensors import unpacker
-from gradwire._proxy.handle import Handle
+from gradwire._proxy.handle import handles_in
 from gradwire._proxy.memo import read_spec
 from gradwire._proxy.results import new_proxy
 from gradwire._proxy.shadow_graph import hold_hooks
@@ -190,15 +190,6 @@ def _dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]],
     if not any(each._spec.requires_grad or each._storage is not None for each in tensors):
         return NotImplemented
     return packing(tensors[0]._session, lambda: _call(op, args, kwargs, result), inputs=tensors)
-
-
-def handles_in(value: Any) -> Iterator[Handle]:
-    """Tensors in a value, including those in nested tuples and lists, in order."""
-    if isinstance(value, Handle):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for each in value:
-            yield from handles_in(each)
 
 
 DISPATCH.append(_dispatch)

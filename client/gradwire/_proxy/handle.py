@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gradwire._proxy.storage_state import Item, StorageState
@@ -110,3 +111,15 @@ class Handle:
         except AttributeError:
             # A subclass's constructor failed before the tensor existed.
             return
+
+
+def handles_in(value: Any) -> Iterator[Handle]:
+    """The tensors in a value, also those in tuples, lists and dictionaries, in order."""
+    if isinstance(value, Handle):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for each in value:
+            yield from handles_in(each)
+    elif isinstance(value, dict):
+        for each in value.values():
+            yield from handles_in(each)

@@ -14,9 +14,8 @@ from typing import Any
 
 from gradwire._dispatch import modes
 from gradwire._functions import saved_tensor_hooks
-from gradwire._functions.saved_tensor_hooks import handles_in
 from gradwire._graph.hook_runner import LAST_AGAIN
-from gradwire._proxy.handle import Handle
+from gradwire._proxy.handle import Handle, handles_in
 from gradwire._tensor.batching import DISPATCH, FUNCTIONS
 from gradwire._tensor.call import _call
 

@@ -22,9 +22,9 @@ from gradwire._base.wiring import wired
 from gradwire._dispatch.modes import MODES
 from gradwire._functions import saved_tensor_hooks
 from gradwire._functions.random import get_rng_state, set_rng_state
-from gradwire._functions.saved_tensor_hooks import Pair, handles_in, in_force
+from gradwire._functions.saved_tensor_hooks import Pair, in_force
 from gradwire._graph.hook_runner import CURRENT_PASS, IN_CHECKPOINT
-from gradwire._proxy.handle import Handle
+from gradwire._proxy.handle import Handle, handles_in
 from gradwire._tensor.batching import CUSTOM_OPS, DISPATCH, REGION, restored, without_casts
 from gradwire._tensor.call import _call, _without_defaults
 from gradwire._tensor.in_place import writes_in_place

@@ -14,7 +14,7 @@ from gradwire._base.refused import refusal
 from gradwire._base.wiring import names_of_paths, wired
 from gradwire._dispatch import intercept, modes
 from gradwire._functions.backward import grad
-from gradwire._proxy.handle import Handle
+from gradwire._proxy.handle import Handle, handles_in
 from gradwire._session.sessions import current_session
 from gradwire.fx.code import Pytree
 from gradwire.fx.graph import Graph
@@ -131,7 +131,7 @@ class ProxyTorchDispatchMode:
         if name == "_local_scalar_dense" and self.tracer.node_of(args[0]) is not None:
             raise refuse(_VALUE.format(func=func))
         if name in ("_local_scalar_dense", "equal", "allclose", "is_same_size"):
-            if any(self.tracer.node_of(each) is not None for each in modes.tensors_in((args, kwargs))):
+            if any(self.tracer.node_of(each) is not None for each in handles_in((args, kwargs))):
                 raise refuse(_VALUE.format(func=func))
             return func(*args, **kwargs)
         target = _packet().lift_fresh_copy.default if name == "lift_fresh" else func
