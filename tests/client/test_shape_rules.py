@@ -177,7 +177,7 @@ def arguments(draw, op, rule):
         return [x, draw.dim()]
     if rule == "transpose":
         return [x, draw.dim(), draw.dim()]
-    if rule == "last_two":
+    if rule in ("last_two", "matrix_t"):
         return [x]
     if rule == "permute":
         order = [*range(rank)]

@@ -77,6 +77,7 @@ class Running:
         address: str = "127.0.0.1:0",
     ) -> None:
         self.guards = (tokens, tls)
+        self.given_address = address
         self.counts = counts
         self.traces = traces
         self.limits = limits
@@ -85,19 +86,19 @@ class Running:
         self.loop = asyncio.new_event_loop()
         self.thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self.thread.start()
-        self.backend, self.server, self.address = self.do(self._start(address))
+        self.backend, self.server, self.address = self.do(self._start())
         self.loop.call_soon_threadsafe(self.backend._sweeper.cancel)  # what it does every second, a test does: `sweep`
         options = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         self.channel = grpc.insecure_channel(self.address, options)
         self.stub = service_pb2_grpc.AutogradServiceStub(self.channel)
 
-    async def _start(self, address: str) -> tuple[Any, Server, str]:
+    async def _start(self) -> tuple[Any, Server, str]:
         if self.workers:
             backend: Any = WorkersBackend(self.limits, self.workers, self.clock, counts=self.counts)
         else:
             backend = InProcessBackend(self.limits, self.clock, counts=self.counts)
         server = Server(backend, *self.guards, self.traces)
-        return backend, server, await server.start(address)
+        return backend, server, await server.start(self.given_address)
 
     def do(self, coroutine: Any) -> Any:
         """Run a coroutine on the server's loop."""

@@ -389,6 +389,7 @@ _WRITING_OPS.update(
 )
 # The rule in shape_rules/ that gives the sizes of an op's results.
 SHAPE_RULES: dict[str, str] = {
+    "T": "matrix_t",
     "abs": "pointwise",
     "abs_": "pointwise",
     "acos": "pointwise",
@@ -676,7 +677,7 @@ SHAPE_RULES: dict[str, str] = {
     "sum": "reduction",
     "swapaxes": "transpose",
     "swapdims": "transpose",
-    "t": "last_two",
+    "t": "matrix_t",
     "tan": "pointwise",
     "tan_": "pointwise",
     "tanh": "pointwise",
@@ -707,6 +708,7 @@ SHAPE_RULES: dict[str, str] = {
 }
 # The rule in foretelling/ that gives the dtypes of an op's results, its node, and its kind of views.
 DTYPE_RULES: dict[str, tuple[str, str, str]] = {
+    "T": ("first", "PermuteBackward0", "one"),
     "abs": ("floats", "AbsBackward0", ""),
     "abs_": ("floats", "AbsBackward0", ""),
     "acos": ("floats", "AcosBackward0", ""),
@@ -759,7 +761,7 @@ DTYPE_RULES: dict[str, tuple[str, str, str]] = {
     "conv1d": ("floats", "ConvolutionBackward0", ""),
     "conv2d": ("floats", "ConvolutionBackward0", ""),
     "conv3d": ("floats", "ConvolutionBackward0", ""),
-    "copy_": ("first", "CopyBackwards", ""),
+    "copy_": ("copied", "CopyBackwards", ""),
     "cos": ("floats", "CosBackward0", ""),
     "cos_": ("floats", "CosBackward0", ""),
     "cosh": ("floats", "CoshBackward0", ""),
@@ -876,7 +878,7 @@ DTYPE_RULES: dict[str, tuple[str, str, str]] = {
     "mv": ("floats", "MvBackward0", ""),
     "nan_to_num": ("floats", "NanToNumBackward0", ""),
     "nan_to_num_": ("floats", "NanToNumBackward0", ""),
-    "nansum": ("floats", "NansumBackward0", ""),
+    "nansum": ("sums", "NansumBackward0", ""),
     "narrow": ("first", "SliceBackward0", "one"),
     "ne": ("truth", "", ""),
     "neg": ("floats", "NegBackward0", ""),
@@ -892,7 +894,7 @@ DTYPE_RULES: dict[str, tuple[str, str, str]] = {
     "permute": ("first", "PermuteBackward0", "one"),
     "pow": ("floats", "", ""),
     "pow_": ("floats", "", ""),
-    "prod": ("floats", "", ""),
+    "prod": ("sums", "", ""),
     "rad2deg": ("floats", "Rad2DegBackward0", ""),
     "rad2deg_": ("floats", "Rad2DegBackward0", ""),
     "rand": ("drawn", "-", ""),
@@ -957,9 +959,10 @@ DTYPE_RULES: dict[str, tuple[str, str, str]] = {
     "std": ("floats", "StdBackward0", ""),
     "sub": ("numbers", "SubBackward0", ""),
     "sub_": ("numbers", "SubBackward0", ""),
-    "sum": ("floats", "", ""),
+    "sum": ("sums", "", ""),
     "swapaxes": ("first", "TransposeBackward0", "one"),
     "swapdims": ("first", "TransposeBackward0", "one"),
+    "t": ("first", "TBackward0", "one"),
     "tan": ("floats", "TanBackward0", ""),
     "tan_": ("floats", "TanBackward0", ""),
     "tanh": ("floats", "TanhBackward0", ""),
@@ -986,6 +989,7 @@ DTYPE_RULES: dict[str, tuple[str, str, str]] = {
 }
 # The kinds of the parameters of ops that have such a rule.
 PARAMETER_KINDS: dict[str, dict[str, str]] = {
+    "T": {"input": "Tensor"},
     "abs": {"input": "Tensor"},
     "acos": {"input": "Tensor"},
     "acosh": {"input": "Tensor"},
@@ -1172,6 +1176,7 @@ PARAMETER_KINDS: dict[str, dict[str, str]] = {
     "sum": {"input": "Tensor", "dim": "int | Sequence[int] | None", "keepdim": "bool", "dtype": "dtype | None"},
     "swapaxes": {"input": "Tensor", "axis0": "int", "axis1": "int"},
     "swapdims": {"input": "Tensor", "dim0": "int", "dim1": "int"},
+    "t": {"input": "Tensor"},
     "tan": {"input": "Tensor"},
     "tanh": {"input": "Tensor"},
     "threshold": {"input": "Tensor", "threshold": "Number", "value": "Number"},

@@ -19,10 +19,11 @@ _BY_SHAPE_RULE = {
         "pointwise", "reduction",
     },
     "first": {
-        "cat", "chunk", "copied", "creation_like", "detach", "diagonal", "drawn", "expand", "flatten", "getitem",
-        "last_two", "like", "narrow", "pad", "permute", "repeat", "reshape", "roll", "select", "setitem", "split",
+        "cat", "chunk", "creation_like", "detach", "diagonal", "drawn", "expand", "flatten", "getitem", "last_two",
+        "like", "matrix_t", "narrow", "pad", "permute", "repeat", "reshape", "roll", "select", "setitem", "split",
         "squeeze", "stack", "transpose", "unbind", "unsqueeze",
     },
+    "copied": {"copied"},
     "given": {"converted", "creation", "identity", "steps"},
     "whole": {"number_range", "permutation", "random_integers"},
     "ordered": {"extremum", "sort", "topk"},
@@ -45,17 +46,19 @@ _BY_NAME = {
     **dict.fromkeys(("rand", "rand_like", "randn", "randn_like"), "drawn"),
     "clone": "first",
     "full": "filled",
+    **dict.fromkeys(("nansum", "prod", "sum"), "sums"),
     "leaky_relu": "floats",
     **dict.fromkeys(("special.erfcx", "special.log_ndtr", "special.ndtri", "special.zeta"), "full_precision"),
 }  # fmt: skip
 # Ops that refuse what neither rule tells: ranks, floating operands, or numbers out of a range.
 _UNTOLD = {
     "bitwise_left_shift", "bitwise_right_shift", "celu", "gcd", "isclose", "lcm", "logsumexp", "smooth_l1_loss",
-    "softshrink", "t", "tril", "triu",
+    "softshrink", "tril", "triu",
 }  # fmt: skip
 # Nodes of ops whose declaration does not tell them: of composites, and of ops whose node depends on the arguments.
 # `gradwire/_tensor/foretelling/nodes.py` has those for which the client needs the arguments.
 _NODES = {
+    "T": "PermuteBackward0",
     "broadcast_to": "ExpandBackward0",
     "chunk": "SplitBackward0",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "ConvolutionBackward0"),

@@ -105,6 +105,18 @@ def _masked(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any],
     return _floats(specs[:1], others, named, default) if len(specs) == 2 and specs[1].dtype is bool_dtype else None
 
 
+def _copied(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
+    """copy_: the target's dtype, whatever the source's."""
+    return (specs[0].dtype,) if len(specs) == 2 else None
+
+
+def _sums(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
+    """Sums and products: of integers and truth values they are int64."""
+    if len(specs) != 1 or specs[0].dtype.is_floating_point:
+        return _floats(specs, others, named, default)
+    return None if "dtype" in named or any(isinstance(one, dtype) for one in others) else (int64,)
+
+
 def _whole(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
     """Indices and counts."""
     if "dtype" in named or any(isinstance(one, dtype) for one in others):
@@ -129,7 +141,9 @@ DTYPES: dict[str, DtypeRule] = {
     "filled": _filled,
     "drawn": _drawn,
     "chosen": _chosen,
+    "copied": _copied,
     "masked": _masked,
+    "sums": _sums,
     "whole": _whole,
     "ordered": _ordered,
 }

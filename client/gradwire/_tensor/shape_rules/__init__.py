@@ -61,6 +61,7 @@ from gradwire._tensor.shape_rules.views import (
     getitem,
     item_kinds,
     last_two,
+    matrix_t,
     narrow,
     permute,
     reshape,
@@ -81,8 +82,8 @@ RULES: dict[str, Rule] = {
     for rule in (
         pointwise, like, along, reduction, extremum, creation, creation_like, random_integers, number_range, steps,
         identity, permutation, getitem, setitem, select, narrow, reshape, flatten, expand, unsqueeze, squeeze,
-        transpose, last_two, permute, unbind, split, chunk, diagonal, matmul, linear, stack, cat, index_select, gather,
-        embedding, repeat, pad, topk, sort, roll, dropout, drawn, layer_norm, deviation, detach, copied, converted,
-        elementwise_loss, class_loss, embedding_bag, convolution,
+        transpose, last_two, matrix_t, permute, unbind, split, chunk, diagonal, matmul, linear, stack, cat,
+        index_select, gather, embedding, repeat, pad, topk, sort, roll, dropout, drawn, layer_norm, deviation, detach,
+        copied, converted, elementwise_loss, class_loss, embedding_bag, convolution,
     )
 }  # fmt: skip
