@@ -225,6 +225,24 @@ def test_what_a_pausing_program_left_is_sent_all_the_same(without_maintenance, d
     assert sessions._maintained
 
 
+def test_a_thread_that_cannot_be_started_is_started_for_the_next_session(server_address, monkeypatch):
+    from gradwire._session import sessions
+
+    started = []
+
+    def refuse(*args):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(sessions, "_maintained", False)
+    monkeypatch.setattr(sessions, "start_new_thread", refuse)
+    with pytest.raises(RuntimeError, match="new thread"):
+        gradwire.connect(server_address)
+    monkeypatch.setattr(sessions, "start_new_thread", lambda *args: started.append(args))
+    gradwire.connect(server_address).close()
+    gradwire.connect(server_address).close()
+    assert started == [(sessions._maintain, ())]
+
+
 def test_a_keyboard_interrupt_in_a_wait_loses_nothing(untold, without_maintenance, deferring, monkeypatch):
     x = gradwire.tensor([1.0, 2.0], requires_grad=True)
     receive = Link.receive_batch

@@ -227,7 +227,11 @@ def _start_maintenance() -> None:
     with _lock:
         if not _maintained:
             _maintained = True
-            start_new_thread(_maintain, ())  # a Thread's start would wait until the thread runs
+            try:
+                start_new_thread(_maintain, ())  # a Thread's start would wait until the thread runs
+            except BaseException:  # too many threads: the next session tries again
+                _maintained = False
+                raise
 
 
 def _maintain() -> None:
