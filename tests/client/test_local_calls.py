@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 import gradwire
+from gradwire._base.errors import make_error
 from gradwire._transport import local, local_calls
 from gradwire._transport.credentials import Credentials
 from gradwire._transport.local_calls import may_call
 from gradwire._transport.transport import Transport
-from gradwire.v1 import service_pb2
+from gradwire.v1 import errors_pb2, service_pb2
 from tests.client.test_processes import run
 from tests.server.by_socket import LENGTH, framed
 
@@ -163,6 +164,54 @@ def test_a_signals_exception_ends_a_call(silent: tuple[Transport, socket.socket]
     taken.close()
 
 
+@pytest.mark.parametrize("answer", [b"", LENGTH.pack(1 << 31), framed(b"whole")[:-1]])
+def test_a_signals_exception_is_not_lost_when_the_server_ends_the_call(
+    silent: tuple[Transport, socket.socket], answer: bytes
+) -> None:
+    transport, listening = silent
+    signalled = threading.Event()
+
+    def handle(*args: object) -> None:
+        signalled.set()
+        raise KeyboardInterrupt
+
+    def end() -> None:
+        taken, _ = listening.accept()
+        taken.recv(1 << 16)
+        signalled.wait(60)
+        taken.sendall(answer)
+        taken.close()
+
+    ending = threading.Thread(target=end)
+    ending.start()
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            info(transport)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+        ending.join(60)
+    assert not transport.servers._channels, "the call was repeated by gRPC"
+
+
+def test_an_error_that_a_signals_handler_raises_does_not_repeat_the_call(
+    silent: tuple[Transport, socket.socket],
+) -> None:
+    transport, _ = silent
+
+    def handle(*args: object) -> None:
+        raise make_error(errors_pb2.REASON_UNAVAILABLE, "the handler's", 14)
+
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        with pytest.raises(gradwire.GradwireError, match="the handler's"):
+            transport.call("ServerInfo", service_pb2.ServerInfoRequest(), service_pb2.ServerInfoResponse, 5.0)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_an_answer_comes_whole_in_whatever_pieces(silent: tuple[Transport, socket.socket]) -> None:
     transport, listening = silent
     wanted = service_pb2.ServerInfoResponse(version="1.2.3", sessions=7)
@@ -219,3 +268,22 @@ def test_a_channel_is_made_once_by_all_threads(tmp_path: Path) -> None:
     assert len(set(map(id, found))) == 1
     with contextlib.closing(transport):
         assert len(found) == 8
+
+
+def test_a_signals_handler_may_call_while_the_channel_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    transport = Transport(f"unix:{tmp_path}/socket")
+    made: list[Any] = []
+    used: list[Any] = []
+    make = Credentials.channel
+
+    def interrupted(self: Credentials, *args: Any) -> Any:
+        mine = make(self, *args)
+        made.append(mine)
+        if len(made) == 1:
+            used.append(transport.servers.channel)
+        return mine
+
+    monkeypatch.setattr(Credentials, "channel", interrupted)
+    with contextlib.closing(transport):
+        used += [transport.servers.channel, transport.servers.channel]
+        assert len(made) == 2 and all(each is made[1] for each in used)

@@ -33,6 +33,14 @@ def may_call(address: str, credentials: Credentials) -> bool:
     return address.startswith(_UNIX) and not credentials.tls and not credentials.metadata and wanted()
 
 
+class LocalRefusal(grpc.RpcError):
+    """A call's status other than OK, as the error that it is raised as."""
+
+    def __init__(self, error: GradwireError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
 class LocalAnswer:
     """The answer to come of a call, with what transport.result_of needs of gRPC's futures."""
 
@@ -63,7 +71,7 @@ class LocalAnswer:
     def result(self, timeout: float) -> bytes:
         """The answer. Raises grpc.FutureTimeoutError after `timeout` seconds.
 
-        Raises GradwireError for a refusal, and NotLocal if the connection ended without an answer. Raises
+        Raises LocalRefusal for a status, and NotLocal if the connection ended without an answer. Raises
         grpc.FutureCancelledError if the transport was closed.
         """
         ends = time.monotonic() + timeout
@@ -73,7 +81,7 @@ class LocalAnswer:
             now = time.monotonic()
             if self._ends is not None and now >= self._ends:
                 text = f"the server at {self._address} did not answer in time"
-                raise make_error(pb.REASON_DEADLINE_EXCEEDED, text, 4, {"address": self._address})
+                raise LocalRefusal(make_error(pb.REASON_DEADLINE_EXCEEDED, text, 4, {"address": self._address}))
             if not self._poll.poll(max(0.0, ends - now) * 1000):
                 raise grpc.FutureTimeoutError
             with contextlib.suppress(BlockingIOError):
@@ -91,7 +99,7 @@ class LocalAnswer:
         self._data += data
 
     def _message(self) -> bytes | None:
-        """The server's message, if it has come. Raises GradwireError if it is a status."""
+        """The server's message, if it has come. Raises LocalRefusal if it is a status."""
         data = self._data
         if len(data) < PREFIX:
             return None
@@ -100,11 +108,8 @@ class LocalAnswer:
             return None
         message = bytes(data[PREFIX : PREFIX + (length & ~LAST)])
         if length & LAST:
-            raise self._error(message)
+            raise LocalRefusal(error_of_status(*status_of(message), self._address)[0])
         return message
-
-    def _error(self, message: bytes) -> GradwireError:
-        return error_of_status(*status_of(message), self._address)[0]
 
     def cancel(self) -> None:
         """Close the connection. The server then cancels the call, unless it was answered."""

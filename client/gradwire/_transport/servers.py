@@ -32,7 +32,7 @@ class Servers:
         self._channels: dict[str, grpc.Channel] = {}
         if not may_call(self.address, credentials):  # else a program may need no channel
             self._channels[self.address] = credentials.channel(self.address, options)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of a signal may call the server while a channel is made
         self._closed = False
 
     @property
@@ -46,7 +46,10 @@ class Servers:
         if channel is None:
             if self._closed:
                 raise ValueError("the session was closed")
-            channel = self._channels[address] = self._credentials.channel(address, self._options_of(address))
+            made = self._credentials.channel(address, self._options_of(address))
+            channel = self._channels.setdefault(address, made)
+            if channel is not made:  # a signal's handler was faster
+                made.close()
         return channel
 
     @property
