@@ -1,7 +1,9 @@
 """Calls at the socket beside that of gRPC: what they answer, and what a bad client there can do."""
 
+import os
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -136,11 +138,42 @@ def test_another_users_process_gets_no_answer(path: Path, monkeypatch: pytest.Mo
         stranger.socket.close()
 
 
-def test_the_file_is_the_users_alone_and_goes_with_the_server(path: Path) -> None:
-    beside = Path(f"{path}.local")
-    with running(0, address=f"unix:{path}"):
-        assert beside.is_socket() and beside.stat().st_mode & 0o077 == 0
+def test_the_file_is_the_users_alone_from_its_start_and_goes_with_the_server(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside, modes, listen = Path(f"{path}.local"), [], socket.socket.listen
+
+    def noted(listening: socket.socket, *args: int) -> None:
+        modes.extend(each.stat().st_mode & 0o777 for each in (beside,) if each.exists())
+        listen(listening, *args)
+
+    monkeypatch.setattr(socket.socket, "listen", noted)
+    before = os.umask(0)
+    try:
+        with running(0, address=f"unix:{path}"):
+            assert beside.is_socket() and set(modes) == {0o600}
+    finally:
+        os.umask(before)
     assert not beside.exists()
+
+
+def test_a_server_that_ends_leaves_the_file_of_its_successor(path: Path) -> None:
+    with ExitStack() as first:
+        first.enter_context(running(0, address=f"unix:{path}"))
+        with running(0, address=f"unix:{path}") as second:
+            first.close()
+            assert not Caller(path).call("OpenSession", opening())[1]
+            assert len(second.backend.registry.entries) == 1
+    assert not Path(f"{path}.local").exists()
+
+
+def test_where_the_system_does_not_tell_who_connects_there_is_no_such_socket(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(socket, "SO_PEERCRED")
+    with running(0, address=f"unix:{path}") as server:
+        server.open().close()
+        assert not Path(f"{path}.local").exists()
 
 
 def test_the_socket_of_a_killed_server_is_replaced(path: Path) -> None:

@@ -18,6 +18,7 @@ import socket
 import struct
 import threading
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -58,7 +59,7 @@ class LocalStreams:
         self.front = front
         self.connections: set[Connection] = set()
         self._servers: list[asyncio.Server] = []
-        self._file: Path | None = None  # of the socket for calls
+        self._file: tuple[Path, os.stat_result] | None = None  # of the socket for calls, and what it was when made
 
     async def start(self) -> str:
         """Start listening; the socket's name. Empty if the system has no such sockets; clients then use gRPC."""
@@ -77,20 +78,23 @@ class LocalStreams:
         return name
 
     async def start_calls(self, path: Path) -> None:
-        """Answer calls at a socket beside `path`, this server's socket for gRPC."""
+        """Answer calls at a socket beside `path`, this server's socket for gRPC, if the system tells who connects."""
+        if not hasattr(socket, "SO_PEERCRED"):  # not Linux
+            return
         file = path.with_name(path.name + _CALLS_SUFFIX)
         try:
             if file.is_socket():  # of a server that was killed
                 file.unlink(missing_ok=True)
             self._servers.append(await self._listen(bytes(file), CallConnection))
-            self._file = file
-            file.chmod(0o600)
+            self._file = file, file.lstat()
         except OSError as error:  # for example, the path is too long: clients use gRPC
             log.info("no local calls", extra={"error": str(error)})
 
     async def _listen(self, address: bytes, kind: "type[Connection]") -> asyncio.Server:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
+            if address[0]:  # a file's path, which Linux makes with the socket's mode
+                os.fchmod(listening.fileno(), 0o600)
             listening.bind(address)
             loop = asyncio.get_running_loop()
             server = await loop.create_unix_server(lambda: kind(self), sock=listening, backlog=_AT_ONCE)
@@ -105,7 +109,15 @@ class LocalStreams:
             each.close()
         self._servers.clear()
         if self._file is not None:
-            self._file.unlink(missing_ok=True)
+            self._remove(*self._file)
+            self._file = None
+
+    @staticmethod
+    def _remove(file: Path, made: os.stat_result) -> None:
+        """Remove this server's file. Another server may have replaced it, and one that may not be removed stays."""
+        with suppress(OSError):
+            if os.path.samestat(file.lstat(), made):
+                file.unlink()
 
     async def stop(self, grace: float) -> None:
         """Stop listening. Abort connections that have not read their stream's end within the grace."""
