@@ -209,6 +209,43 @@ def test_a_refused_registration_is_what_is_reported(deferring):
     deferring.sync()
 
 
+@pytest.mark.parametrize("ends", ["refused", "interrupted"])
+def test_a_program_whose_first_run_fails_is_known_to_be_registered(without_maintenance, deferring, ends):
+    """Otherwise the server's cache, which holds it, would drop another one that the client still runs."""
+
+    class Program:
+        hash, data = learned_program(deferring)
+
+    deferring.programs.clear()
+
+    def build(values):
+        request = programs_pb2.RunProgramRequest(hash=Program.hash, repeat=1)
+        return service_pb2.Command(run_program=request)
+
+    def send():
+        if ends == "interrupted":
+            raise KeyboardInterrupt
+        return commands.run(deferring, "run_program", ("a",), [], build)
+
+    with pytest.raises(KeyboardInterrupt if ends == "interrupted" else gw.GradwireError):
+        run_program(deferring, Program, send)
+    deferring.sync()
+    assert Program.hash in deferring.programs
+
+
+def learned_program(session):
+    """The hash and the bytes of a program of an optimizer."""
+    param = gw.ones(3, requires_grad=True)
+    optimizer = gw.optim.Adam([param], lr=0.5)
+    for _ in range(4):
+        optimizer.zero_grad()
+        (param**2).sum().backward()
+        optimizer.step()
+    session.sync()
+    ((name, data),) = session.programs.items()
+    return name, data
+
+
 @pytest.mark.parametrize(
     "text", ["SGD(params, lr=0.01, momentum=0.9)", "Adam(params, lr=0.1)", "RAdam(params, lr=0.1)"]
 )

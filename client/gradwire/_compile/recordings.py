@@ -416,8 +416,10 @@ def run_program(session: SessionProtocol, trace: ProgramBytes, send: Callable[[]
     session.hidden_writes += 1
     try:
         result = send()
-    except GradwireError as error:
-        if error.reason != "PROGRAM_UNKNOWN":
+    except BaseException as error:
+        if not isinstance(error, GradwireError) or error.reason != "PROGRAM_UNKNOWN":
+            if registered is not None:  # the server's cache has the program, and may have dropped another one for it
+                session.note_program(trace.hash, trace.data)
             raise
     else:
         if registered is not None:
