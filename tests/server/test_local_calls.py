@@ -167,6 +167,19 @@ def test_a_server_that_ends_leaves_the_file_of_its_successor(path: Path) -> None
     assert not Path(f"{path}.local").exists()
 
 
+def test_a_server_that_ends_does_not_wait_for_a_client_without_a_call(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[object] = []
+    monkeypatch.setattr(local_streams.CallConnection, "leave", left.append)
+    with running(0, address=f"unix:{path}"):
+        idle = Caller(path)
+        assert not idle.call("ServerInfo", b"")[1]
+    assert idle.message() == (b"", True)
+    assert not left, "the connection was aborted"
+    idle.socket.close()
+
+
 def test_where_the_system_does_not_tell_who_connects_there_is_no_such_socket(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

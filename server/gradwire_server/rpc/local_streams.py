@@ -122,6 +122,8 @@ class LocalStreams:
     async def stop(self, grace: float) -> None:
         """Stop listening. Abort connections that have not read their stream's end within the grace."""
         self._close()
+        for connection in self.connections:
+            connection.end_calls()
         closed = [connection.closed for connection in self.connections]
         if closed:
             await asyncio.wait(closed, timeout=grace)
@@ -269,6 +271,9 @@ class Connection(asyncio.Protocol, ImmediateTransport):
 
     # Internal.
 
+    def end_calls(self) -> None:
+        """End the connection after the call that is being answered, if it is for calls. The front ends streams."""
+
     def leave(self) -> None:
         """Abort the connection."""
         self._transport.abort()
@@ -337,6 +342,10 @@ class Connection(asyncio.Protocol, ImmediateTransport):
 
 class CallConnection(Connection):
     """A connection that carries one call after the other, each a method's name and a request."""
+
+    def end_calls(self) -> None:
+        """End the connection after the call that is being answered."""
+        self._end()
 
     async def _run(self) -> None:
         front, loop = self._streams.front, asyncio.get_running_loop()
