@@ -25,7 +25,7 @@ from gradwire._base.version import __version__
 from gradwire._transport.credentials import Credentials
 from gradwire._transport.link import Link, open_call
 from gradwire._transport.local import LocalCall, NotLocal, wanted
-from gradwire._transport.local_calls import METHODS, LocalAnswer, may_call
+from gradwire._transport.local_calls import METHODS, LocalAnswer, Refused, may_call
 from gradwire._transport.servers import Servers
 from gradwire._transport.status import error_of_call
 from gradwire._transport.tracing import traceparent
@@ -104,8 +104,8 @@ class Transport:
                 result: _M = result_of(method.future(request, timeout=timeout, metadata=self._headers()))
             except grpc.RpcError as error:
                 self._refuse_unless_retriable(name, error_of_call(error, address), wait, address)
-            except GradwireError as refused:
-                self._refuse_unless_retriable(name, refused, wait, address)
+            except Refused as refused:
+                self._refuse_unless_retriable(name, refused.error, wait, address)
             except (grpc.FutureCancelledError, ValueError):  # ValueError: another thread has just closed the channel
                 raise self.closed_error() from None
             else:
@@ -114,7 +114,7 @@ class Transport:
         raise AssertionError("the last try raises")
 
     def _local_answer(self, address: str, name: str, request: Message, timeout: float | None) -> bytes | None:
-        """The answer of a server of this machine, without gRPC; None if it must be asked by gRPC. Raises GradwireError.
+        """The answer of a server of this machine, without gRPC; None if it must be asked by gRPC. Raises Refused.
 
         A request without an answer may have been executed, as one of gRPC that is repeated.
         """
