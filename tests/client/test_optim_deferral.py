@@ -4,6 +4,10 @@ import pytest
 
 import gradwire as gw
 from gradwire import nn
+from gradwire._compile.recordings import run_program
+from gradwire._graph import commands
+from gradwire._transport.link import Link
+from gradwire.v1 import programs_pb2, service_pb2
 
 OPTIMIZERS = [
     "SGD(params, lr=0.1)",
@@ -158,6 +162,51 @@ def test_a_step_is_one_command_however_many_parameters(text, without_maintenance
         assert append is not None
     assert sent[0] > len(params)
     assert sent[-2:] == [1, 1]
+
+
+def test_a_steps_program_is_registered_and_first_run_in_one_round_trip(without_maintenance, deferring, monkeypatch):
+    param = gw.ones(3, requires_grad=True)
+    optimizer = gw.optim.Adam([param], lr=0.5)
+    answers, receive = [], Link.receive_batch
+
+    def counted(link):
+        answers.append(step)
+        return receive(link)
+
+    monkeypatch.setattr(Link, "receive_batch", counted)
+    for step in range(4):
+        optimizer.zero_grad()
+        (param**2).sum().backward()
+        deferring.sync()
+        answers.clear()
+        optimizer.step()
+        if step == 2:
+            assert answers == [2]
+            assert len(deferring.programs) == 1
+    assert answers == []
+    known = gw.ones(3, requires_grad=True)
+    plain = gw.optim.Adam([known], lr=0.5, foreach=False)
+    plain._steps._failures = 2  # op by op
+    for _ in range(4):
+        plain.zero_grad()
+        (known**2).sum().backward()
+        plain.step()
+    assert param.tolist() == known.tolist()
+
+
+def test_a_refused_registration_is_what_is_reported(deferring):
+    class Program:
+        data, hash = b"\xff", bytes(32)
+
+    def build(values):
+        request = programs_pb2.RunProgramRequest(hash=Program.hash, repeat=1)
+        return service_pb2.Command(run_program=request)
+
+    with pytest.raises(gw.GradwireError) as caught:
+        run_program(deferring, Program, lambda: commands.run(deferring, "run_program", ("a",), [], build))
+    assert caught.value.reason not in ("PROGRAM_UNKNOWN", "INTERNAL")
+    assert Program.hash not in deferring.programs
+    deferring.sync()
 
 
 @pytest.mark.parametrize(

@@ -222,8 +222,7 @@ def test_what_a_pausing_program_left_is_sent_all_the_same(without_maintenance, d
     deferring.flush_without_waiting()
     assert not deferring.buffer
     assert not deferring.released
-    assert sessions._maintenance is not None
-    assert sessions._maintenance.daemon
+    assert sessions._maintained
 
 
 def test_a_keyboard_interrupt_in_a_wait_loses_nothing(untold, without_maintenance, deferring, monkeypatch):

@@ -74,8 +74,10 @@ class Running:
         tls: Any = None,
         counts: bool = False,
         traces: Any = None,
+        address: str = "127.0.0.1:0",
     ) -> None:
         self.guards = (tokens, tls)
+        self.given_address = address
         self.counts = counts
         self.traces = traces
         self.limits = limits
@@ -96,7 +98,7 @@ class Running:
         else:
             backend = InProcessBackend(self.limits, self.clock, counts=self.counts)
         server = Server(backend, *self.guards, self.traces)
-        return backend, server, await server.start("127.0.0.1:0")
+        return backend, server, await server.start(self.given_address)
 
     def do(self, coroutine: Any) -> Any:
         """Run a coroutine on the server's loop."""
@@ -142,10 +144,11 @@ def running(
     tls: Any = None,
     counts: bool = False,
     traces: Any = None,
+    address: str = "127.0.0.1:0",
     **changes: Any,
 ) -> Iterator[Running]:
     """A server with some limits changed, computing in so many worker processes, or for 0 in this one."""
-    server = Running(replace(LIMITS, **changes), workers, tokens, tls, counts, traces)
+    server = Running(replace(LIMITS, **changes), workers, tokens, tls, counts, traces, address)
     try:
         yield server
     finally:

@@ -402,17 +402,28 @@ class ProgramBytes(Protocol):
 
 
 def run_program(session: SessionProtocol, trace: ProgramBytes, send: Callable[[], Any]) -> Any:
-    """Send the command that runs a program; register the program first unless the server knows it."""
+    """Send the command that runs a program; register the program first unless the server knows it.
+
+    A run that waits is sent with the registration. If the server refuses that, the run finds no program.
+    """
+    registered: Callable[[], Any] | None = None
     if trace.hash in session.programs:
         session.programs.move_to_end(trace.hash)
-    else:
+    elif session.segments is None:
+        registered = session.issue(_registration(trace))
+    else:  # which sort the commands of the buffer
         _register(session, trace)
     session.hidden_writes += 1
     try:
-        return send()
+        result = send()
     except GradwireError as error:
         if error.reason != "PROGRAM_UNKNOWN":
             raise
+    else:
+        if registered is not None:
+            registered()
+            session.note_program(trace.hash, trace.data)
+        return result
     _register(session, trace)
     return send()
 
@@ -431,10 +442,14 @@ def counted(count: int, what: str) -> str:
 
 
 def _register(session: SessionProtocol, trace: ProgramBytes) -> programs_pb2.RegisterProgramResponse:
-    request = programs_pb2.RegisterProgramRequest(hash=trace.hash, program=trace.data)
-    registered = session.wait(service_pb2.Command(register_program=request)).register_program
+    registered = session.wait(_registration(trace)).register_program
     session.note_program(trace.hash, trace.data)
     return registered
+
+
+def _registration(trace: ProgramBytes) -> service_pb2.Command:
+    request = programs_pb2.RegisterProgramRequest(hash=trace.hash, program=trace.data)
+    return service_pb2.Command(register_program=request)
 
 
 def read_outputs(result: service_pb2.Result) -> tuple[Spec, ...]:

@@ -61,7 +61,7 @@ def manual_seed(seed: int, *, algorithm: str = "mt19937") -> Generator:
         return _command(seed=number, algorithm=algorithm)
 
     session = current_session()
-    commands.run(session, "manual_seed", (number, algorithm), [], build)
+    commands.run(session, "manual_seed", (number, algorithm), [], build, told=tuple)
     session.seeding = number, algorithm
     return default_generator
 

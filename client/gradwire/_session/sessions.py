@@ -12,6 +12,7 @@ import os
 import threading
 import time
 import weakref
+from _thread import start_new_thread
 
 from gradwire._base.errors import GradwireError
 from gradwire._base.signals import wrap_handlers
@@ -32,7 +33,7 @@ _default: Session | None = None
 _lock = threading.RLock()
 _open: weakref.WeakSet[Session] = weakref.WeakSet()
 _open_lock = threading.Lock()
-_maintenance: threading.Thread | None = None
+_maintained = False  # whether the maintenance thread runs
 
 
 def connect(
@@ -222,19 +223,23 @@ def _opened() -> tuple[Session, ...]:
 
 
 def _start_maintenance() -> None:
-    global _maintenance
+    global _maintained
     with _lock:
-        if _maintenance is None or not _maintenance.is_alive():
-            _maintenance = threading.Thread(target=_maintain, name="gradwire-maintenance", daemon=True)
-            _maintenance.start()
+        if not _maintained:
+            _maintained = True
+            start_new_thread(_maintain, ())  # a Thread's start would wait until the thread runs
 
 
 def _maintain() -> None:
+    global _maintained
     renewed: weakref.WeakKeyDictionary[Session, float] = weakref.WeakKeyDictionary()
-    while True:
-        ORPHANS.wait(_MAINTENANCE_SECONDS)
-        ORPHANS.end()
-        _maintain_sessions(renewed)
+    try:
+        while True:
+            ORPHANS.wait(_MAINTENANCE_SECONDS)
+            ORPHANS.end()
+            _maintain_sessions(renewed)
+    finally:
+        _maintained = False  # the next session starts another thread
 
 
 def _maintain_sessions(renewed: weakref.WeakKeyDictionary[Session, float]) -> None:
@@ -269,11 +274,11 @@ def _close_all() -> None:
 
 
 def _after_fork_in_child() -> None:
-    global _maintenance, _lock, _open_lock
+    global _maintained, _lock, _open_lock
     _lock = threading.RLock()
     _open_lock = threading.Lock()
     ORPHANS.forget()
-    _maintenance = None
+    _maintained = False
     for session in tuple(_open):
         session.after_fork_in_child()
     _open.clear()

@@ -23,9 +23,10 @@ import grpc
 from gradwire._base.signals import wake_on_signal
 from gradwire._transport.wire import Details
 
-_LENGTH = struct.Struct("<I")
-_PREFIX = _LENGTH.size
-_LAST = 1 << 31
+#: The length before each message, its bytes, and the bit in it that marks the server's last message.
+LENGTH = struct.Struct("<I")
+PREFIX = LENGTH.size
+LAST = 1 << 31
 _CREDENTIALS = struct.Struct("iII")  # process, user, group
 _PIECE = 256 << 10  # bytes read at once
 # Seconds that a wait looks for an answer before it sleeps, if there is another core for the server. A small batch is
@@ -76,7 +77,7 @@ class LocalCall:
 
     def send(self, message: bytes) -> None:
         """Send a message after the earlier messages."""
-        data = memoryview(_LENGTH.pack(len(message)) + message)
+        data = memoryview(LENGTH.pack(len(message)) + message)
         with self._lock:
             if self.status is not None or self._closed:
                 return
@@ -159,24 +160,24 @@ class LocalCall:
             data = b""
         if not data:
             self.status = self.status or _GONE
-        elif not self._partial and len(data) >= _PREFIX and _LENGTH.unpack_from(data)[0] == len(data) - _PREFIX:
-            self.messages.append(data[_PREFIX:])
+        elif not self._partial and len(data) >= PREFIX and LENGTH.unpack_from(data)[0] == len(data) - PREFIX:
+            self.messages.append(data[PREFIX:])
         else:
             self._partial += data
             self._split()
 
     def _split(self) -> None:
         part, position = self._partial, 0
-        while len(part) - position >= _PREFIX:
-            size = _LENGTH.unpack_from(part, position)[0]
-            after = position + _PREFIX + (size & ~_LAST)
+        while len(part) - position >= PREFIX:
+            size = LENGTH.unpack_from(part, position)[0]
+            after = position + PREFIX + (size & ~LAST)
             if after > len(part):
                 break
             with memoryview(part) as view:
-                message = bytes(view[position + _PREFIX : after])
+                message = bytes(view[position + PREFIX : after])
             position = after
-            if size & _LAST:
-                self.status = self.status or _status(message)
+            if size & LAST:
+                self.status = self.status or status_of(message)
                 break
             self.messages.append(message)
         del part[:position]
@@ -203,7 +204,7 @@ class LocalCall:
 
 
 def _opened(name: str) -> tuple[socket.socket, int]:
-    if not hasattr(os, "eventfd") or not hasattr(socket, "SO_PEERCRED"):  # not Linux
+    if not hasattr(os, "eventfd"):  # not Linux
         raise NotLocal("the system has no such sockets")
     made: socket.socket | None = None
     try:
@@ -216,10 +217,17 @@ def _opened(name: str) -> tuple[socket.socket, int]:
 
 
 def _connected(name: str) -> socket.socket:
+    return connected(f"\0{name}")
+
+
+def connected(address: str) -> socket.socket:
+    """A connection to a process of this user. Raises OSError, NotLocal."""
+    if not hasattr(socket, "SO_PEERCRED"):  # not Linux
+        raise NotLocal("the system does not tell whose process listens")
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
-        made.connect(f"\0{name}")
+        made.connect(address)
         user = _CREDENTIALS.unpack(made.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[1]
         if user != os.geteuid():
             raise NotLocal(f"it is user {user}'s")
@@ -234,7 +242,8 @@ def _close(connection: socket.socket, waker: int) -> None:
     os.close(waker)
 
 
-def _status(raw: bytes) -> tuple[grpc.StatusCode, str, Any]:
+def status_of(raw: bytes) -> tuple[grpc.StatusCode, str, Any]:
+    """The status, details and trailers that a server's last message tells."""
     if not raw:
         return (grpc.StatusCode.OK, "", ())
     details = Details(raw)

@@ -16,6 +16,7 @@ import grpc
 
 from gradwire._transport.connection_advice import checked
 from gradwire._transport.credentials import Credentials
+from gradwire._transport.local_calls import may_call
 
 
 class Servers:
@@ -25,13 +26,28 @@ class Servers:
         """Use the first address first."""
         self.given = tuple(addresses)
         self.address = self.given[0]
-        self.channel: grpc.Channel = credentials.channel(self.address, options)
         self._credentials = credentials
         self._options = options
         self._named = ""  # the address that a server named last
-        self._channels = {self.address: self.channel}
+        self._channels: dict[str, grpc.Channel] = {}
+        if not may_call(self.address, credentials):  # else a program may need no channel
+            self._channels[self.address] = credentials.channel(self.address, options)
         self._lock = threading.Lock()
         self._closed = False
+
+    @property
+    def channel(self) -> grpc.Channel:
+        """The channel to the server in use. Raises ValueError if none is open after `close`."""
+        with self._lock:
+            return self._opened(self.address)
+
+    def _opened(self, address: str) -> grpc.Channel:
+        channel = self._channels.get(address)
+        if channel is None:
+            if self._closed:
+                raise ValueError("the session was closed")
+            channel = self._channels[address] = self._credentials.channel(address, self._options_of(address))
+        return channel
 
     @property
     def several(self) -> bool:
@@ -59,10 +75,8 @@ class Servers:
     def _use(self, address: str) -> bool:
         if address == self.address:
             return False
-        channel = self._channels.get(address)
-        if channel is None:
-            channel = self._channels[address] = self._credentials.channel(address, self._options_of(address))
-        self.address, self.channel = address, channel
+        self._opened(address)
+        self.address = address
         return True
 
     def _options_of(self, address: str) -> list[Any]:

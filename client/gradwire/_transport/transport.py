@@ -25,6 +25,7 @@ from gradwire._base.version import __version__
 from gradwire._transport.credentials import Credentials
 from gradwire._transport.link import Link, open_call
 from gradwire._transport.local import LocalCall, NotLocal, wanted
+from gradwire._transport.local_calls import METHODS, LocalAnswer, Refused, may_call
 from gradwire._transport.servers import Servers
 from gradwire._transport.status import error_of_call
 from gradwire._transport.tracing import traceparent
@@ -95,18 +96,36 @@ class Transport:
         for wait in self._waits() if waits is None else (*waits, None):
             address = self.address
             try:
+                if (raw := self._local_answer(address, name, request, timeout)) is not None:
+                    return answer.FromString(raw)
                 method = self._channel.unary_unary(
                     _SERVICE + name, request_serializer=serialize, response_deserializer=parse
                 )
                 result: _M = result_of(method.future(request, timeout=timeout, metadata=self._headers()))
             except grpc.RpcError as error:
-                self._refuse_unless_retriable(name, error, wait, address)
+                self._refuse_unless_retriable(name, error_of_call(error, address), wait, address)
+            except Refused as refused:
+                self._refuse_unless_retriable(name, refused.error, wait, address)
             except (grpc.FutureCancelledError, ValueError):  # ValueError: another thread has just closed the channel
                 raise self.closed_error() from None
             else:
                 return result
             self.sleep_handling_signals((wait or 0.0) * random.uniform(0.7, 1.3))
         raise AssertionError("the last try raises")
+
+    def _local_answer(self, address: str, name: str, request: Message, timeout: float | None) -> bytes | None:
+        """The answer of a server of this machine, without gRPC; None if it must be asked by gRPC. Raises Refused.
+
+        A request without an answer may have been executed, as one of gRPC that is repeated.
+        """
+        if name not in METHODS or not may_call(address, self.credentials) or traceparent():
+            return None
+        try:
+            call = LocalAnswer(address, name, request.SerializeToString(), timeout, self._closing.is_set)
+            return bytes(result_of(call))
+        except NotLocal as why:
+            _log.debug("%s: %s goes by gRPC: %s", address, name, why)
+            return None
 
     def _waits(self) -> Iterator[float | None]:
         """Seconds between attempts of a call that does not reach the server, and None for the last one."""
@@ -116,8 +135,7 @@ class Transport:
             yield _LONGEST_WAIT
         yield None
 
-    def _refuse_unless_retriable(self, name: str, error: grpc.RpcError, wait: float | None, address: str) -> None:
-        found = error_of_call(error, address)
+    def _refuse_unless_retriable(self, name: str, found: GradwireError, wait: float | None, address: str) -> None:
         if name == "OpenSession" and found.code == _UNIMPLEMENTED and "address" in found.metadata:
             text = f"the server at {address} is no gradwire server, since it cannot open a session: {found}"
             found = make_error(errors_pb2.REASON_UNAVAILABLE, text, 14, found.metadata)
@@ -157,9 +175,9 @@ class Transport:
 
     def notify(self, name: str, request: Message) -> None:
         """Make a unary call without waiting for the answer. Errors are ignored."""
-        call = self._channel.unary_unary
-        method: Any = call(_SERVICE + name, request_serializer=type(request).SerializeToString)
         with contextlib.suppress(ValueError):  # another thread has closed the channel
+            call = self._channel.unary_unary
+            method: Any = call(_SERVICE + name, request_serializer=type(request).SerializeToString)
             self._background_calls.append(method.future(request, timeout=30.0, metadata=self._headers()))
 
     def open_link(self) -> Link:
@@ -207,17 +225,17 @@ class Transport:
             if not future.cancelled() and future.exception() is None:
                 answered()
 
-        call = self._channel.unary_unary
-        method: Any = call(_SERVICE + name, request_serializer=type(request).SerializeToString)
         with contextlib.suppress(ValueError):  # another thread has closed the channel
+            call = self._channel.unary_unary
+            method: Any = call(_SERVICE + name, request_serializer=type(request).SerializeToString)
             future = method.future(request, timeout=timeout, metadata=self._headers())
             self._background_calls.append(future)
             future.add_done_callback(over)
 
     def start_stream(self, kind: str, name: str, request: Any) -> Any:
         """Call a streaming method ("stream_unary", …) whose messages are bytes. Raises GradwireError when closed."""
-        method = getattr(self._channel, kind)(_SERVICE + name)
         try:
+            method = getattr(self._channel, kind)(_SERVICE + name)
             start = method.future if kind == "stream_unary" else method
             return start(request, metadata=self._headers())
         except ValueError:  # another thread has closed the channel

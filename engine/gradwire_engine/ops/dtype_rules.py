@@ -15,14 +15,16 @@ from gradwire_engine.ops.shape_rules import shape_rules
 # Dtype rules by shape rule.
 _BY_SHAPE_RULE = {
     "floats": {
-        "along", "convolution", "deviation", "dropout", "elementwise_loss", "layer_norm", "linear", "matmul",
+        "along", "convolution", "deviation", "dropout", "elementwise_loss", "layer_norm", "length", "linear", "matmul",
         "pointwise", "reduction",
     },
     "first": {
-        "cat", "chunk", "copied", "creation_like", "detach", "diagonal", "drawn", "expand", "flatten", "getitem",
-        "last_two", "like", "narrow", "pad", "permute", "repeat", "reshape", "roll", "select", "setitem", "split",
-        "squeeze", "stack", "transpose", "unbind", "unsqueeze",
+        "cat", "chunk", "creation_like", "detach", "diagonal", "drawn", "expand", "flatten", "getitem", "last_two",
+        "like", "matrix_t", "narrow", "pad", "permute", "repeat", "reshape", "roll", "select", "setitem", "split",
+        "squeeze", "stack", "transpose", "triangle", "unbind",
+        "unsqueeze",
     },
+    "copied": {"copied"},
     "given": {"converted", "creation", "identity", "steps"},
     "whole": {"number_range", "permutation", "random_integers"},
     "ordered": {"extremum", "sort", "topk"},
@@ -45,17 +47,19 @@ _BY_NAME = {
     **dict.fromkeys(("rand", "rand_like", "randn", "randn_like"), "drawn"),
     "clone": "first",
     "full": "filled",
+    **dict.fromkeys(("nansum", "prod", "sum"), "sums"),
     "leaky_relu": "floats",
     **dict.fromkeys(("special.erfcx", "special.log_ndtr", "special.ndtri", "special.zeta"), "full_precision"),
 }  # fmt: skip
 # Ops that refuse what neither rule tells: ranks, floating operands, or numbers out of a range.
 _UNTOLD = {
     "bitwise_left_shift", "bitwise_right_shift", "celu", "gcd", "isclose", "lcm", "logsumexp", "smooth_l1_loss",
-    "softshrink", "t", "tril", "triu",
+    "softshrink",
 }  # fmt: skip
 # Nodes of ops whose declaration does not tell them: of composites, and of ops whose node depends on the arguments.
 # `gradwire/_tensor/foretelling/nodes.py` has those for which the client needs the arguments.
 _NODES = {
+    "T": "PermuteBackward0",
     "broadcast_to": "ExpandBackward0",
     "chunk": "SplitBackward0",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "ConvolutionBackward0"),
@@ -64,6 +68,7 @@ _NODES = {
     "layer_norm": "NativeLayerNormBackward0",
     "mT": "TransposeBackward0",
     "narrow": "SliceBackward0",
+    "norm": "LinalgVectorNormBackward0",
     "pad": "ConstantPadNdBackward0",
     "reshape": "ViewBackward0",
     "sort": "SortBackward0",

@@ -18,6 +18,7 @@ import socket
 import struct
 import threading
 from collections import deque
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -44,6 +45,8 @@ _BACKLOG = 128  # connections that wait to be accepted
 _AT_ONCE = 4  # accepted per pass of the event loop
 # Connections that do not read the last message are aborted after this.
 _CLOSE_SECONDS = 10.0
+_CALL_SECONDS = 30.0  # after which a connection without a call is aborted
+_CALLS_SUFFIX = ".local"  # of the file of the socket for calls, after that of gRPC's socket
 
 log = logging.getLogger("gradwire.server")
 
@@ -55,6 +58,7 @@ class LocalStreams:
         self.front = front
         self.connections: set[Connection] = set()
         self._servers: list[asyncio.Server] = []
+        self._file: Path | None = None  # of the socket for calls
 
     async def start(self) -> str:
         """Start listening; the socket's name. Empty if the system has no such sockets; clients then use gRPC."""
@@ -65,19 +69,31 @@ class LocalStreams:
         try:
             # Node pads an address with zeros, which makes another one of it.
             for each in (address, address.ljust(_ADDRESS_BYTES, b"\0")):
-                self._servers.append(await self._listen(each))
+                self._servers.append(await self._listen(each, Connection))
         except OSError as error:
             self._close()
             log.warning("no local streams", extra={"error": str(error)})
             return ""
         return name
 
-    async def _listen(self, address: bytes) -> asyncio.Server:
+    async def start_calls(self, path: Path) -> None:
+        """Answer calls at a socket beside `path`, this server's socket for gRPC."""
+        file = path.with_name(path.name + _CALLS_SUFFIX)
+        try:
+            if file.is_socket():  # of a server that was killed
+                file.unlink(missing_ok=True)
+            self._servers.append(await self._listen(bytes(file), CallConnection))
+            self._file = file
+            file.chmod(0o600)
+        except OSError as error:  # for example, the path is too long: clients use gRPC
+            log.info("no local calls", extra={"error": str(error)})
+
+    async def _listen(self, address: bytes, kind: "type[Connection]") -> asyncio.Server:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             listening.bind(address)
             loop = asyncio.get_running_loop()
-            server = await loop.create_unix_server(lambda: Connection(self), sock=listening, backlog=_AT_ONCE)
+            server = await loop.create_unix_server(lambda: kind(self), sock=listening, backlog=_AT_ONCE)
             listening.listen(_BACKLOG)
         except OSError:
             listening.close()
@@ -88,6 +104,8 @@ class LocalStreams:
         for each in self._servers:
             each.close()
         self._servers.clear()
+        if self._file is not None:
+            self._file.unlink(missing_ok=True)
 
     async def stop(self, grace: float) -> None:
         """Stop listening. Abort connections that have not read their stream's end within the grace."""
@@ -124,6 +142,7 @@ class Connection(asyncio.Protocol, ImmediateTransport):
         self._reading_paused = False
         self._descriptor = -1  # of the socket, while other threads may write to it; changed with the lock
         self._descriptor_lock = threading.Lock()
+        self._method = "Stream"  # that a refusal is counted for
 
     # Called by asyncio.
 
@@ -247,12 +266,15 @@ class Connection(asyncio.Protocol, ImmediateTransport):
         with self._descriptor_lock:
             self._descriptor = -1
 
+    async def _run(self) -> None:
+        """Do what the connection is for. Raises Refusal."""
+        await Stream(self._streams.front, self).serve()
+
     async def _serve(self) -> None:
-        front = self._streams.front
         try:
-            await Stream(front, self).serve()
+            await self._run()
         except Exception as error:  # noqa: BLE001 - becomes a status; the unforeseen is logged
-            status = front.refused(error, "Stream").status().SerializeToString()
+            status = self._streams.front.refused(error, self._method).status().SerializeToString()
             self._end_writes_of_threads()
             self._transport.write(_LENGTH.pack(len(status) | _LAST) + status)
         else:
@@ -299,3 +321,21 @@ class Connection(asyncio.Protocol, ImmediateTransport):
         reader, self._reader = self._reader, None
         if reader is not None and not reader.done():
             reader.set_result(None)
+
+
+class CallConnection(Connection):
+    """A connection that carries one call after the other, each a method's name and a request."""
+
+    async def _run(self) -> None:
+        front, loop = self._streams.front, asyncio.get_running_loop()
+        while True:
+            silent = loop.call_later(_CALL_SECONDS, self.leave)
+            try:
+                name, request = await self.read(), await self.read()
+            finally:
+                silent.cancel()
+            if request is grpc.aio.EOF:
+                return
+            method = name.decode("ascii", "replace")
+            self._method = method if method in front.local_methods else "other"
+            await self.write(await front.answer_locally(method, request))

@@ -5,6 +5,7 @@ import errno
 import logging
 import socket
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import grpc
@@ -34,6 +35,8 @@ _METADATA_BYTES = 8 << 10  # most bytes of a call's metadata
 # Bytes that gRPC reads ahead for each call; its default is megabytes. A message that the front waits for is read whole,
 # so transfers are no slower.
 _AHEAD_BYTES = 512 << 10
+
+_UNIX = "unix:"
 
 log = logging.getLogger("gradwire.server")
 
@@ -99,6 +102,8 @@ class Server:
         await self._server.start()
         if self.local is not None:
             self.backend.local_stream = await self.local.start()
+            if address.startswith(_UNIX):
+                await self.local.start_calls(Path(address.removeprefix(_UNIX)).absolute())
         for name in ("", SERVICE):
             await self.health.set(name, health_pb2.HealthCheckResponse.SERVING)
         give_back(0)  # what imports have freed

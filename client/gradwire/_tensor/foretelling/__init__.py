@@ -23,6 +23,8 @@ _NamedValues = Sequence[tuple[str, Any]]
 _NO_NODE = "-"
 # View origins of the contract (ViewOrigin).
 _MULTIPLE, _NO_GRAD = 1, 2
+# Ops whose result may share an operand's memory although their rule tells of no view.
+_MAY_ALIAS = frozenset({"detach", "dropout", "to"})
 #: Rule, node and kind of view of each op that has a dtype rule; filled when the ops' module is imported.
 DTYPE_RULES: dict[str, tuple[str, str, str]] = {}
 
@@ -49,7 +51,7 @@ def foretell(
     named = {name: value for name, value in kwargs if value is not None}
     if not all(map(_is_ordinary, specs)) or any(isinstance(value, (Handle, list, tuple)) for value in named.values()):
         return None
-    if any(spec.origin for spec in specs):
+    if (views or op.endswith("_") or op in _MAY_ALIAS) and any(spec.origin for spec in specs):
         return None  # a view of such a view has its origin, and in-place changes may be refused
     dtypes = DTYPES[rule](specs, others, named, default)
     if dtypes is None:
@@ -60,6 +62,8 @@ def foretell(
         node = "" if name is None else name(args, named)
     if op.endswith("_"):
         return _written(args, specs, node if recorded else None, dtypes[0])
+    if str(named.pop("device", "cpu")) != "cpu":
+        return None
     leaf = named.pop("requires_grad", False)
     if leaf and (recorded or not all(kind.is_floating_point for kind in dtypes)):
         return None

@@ -41,14 +41,16 @@ def _full_precision(specs: Sequence[Spec], others: Sequence[Any], named: dict[st
 
 
 def _numbers(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
-    """Tensors of one floating dtype, or of one integer dtype and integers."""
+    """Tensors of one floating dtype, or of one integer dtype and numbers."""
     kind = specs[0].dtype if specs else None
     if any(type(one) is bool for one in (*others, *named.values())):
         return None
     if kind is None or kind.is_floating_point or kind is bool_dtype:
         return _floats(specs, others, named, default)
-    whole = all(type(one) is int for one in (*others, *named.values()))
-    return (kind,) if whole and all(spec.dtype is kind for spec in specs) else None
+    if not all(spec.dtype is kind for spec in specs) or not all(type(one) is int for one in named.values()):
+        return None
+    kinds = {type(one) for one in others}
+    return None if not kinds <= {int, float} else (default,) if float in kinds else (kind,)
 
 
 def _first(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
@@ -105,6 +107,18 @@ def _masked(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any],
     return _floats(specs[:1], others, named, default) if len(specs) == 2 and specs[1].dtype is bool_dtype else None
 
 
+def _copied(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
+    """copy_: the target's dtype, whatever the source's."""
+    return (specs[0].dtype,) if len(specs) == 2 else None
+
+
+def _sums(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
+    """Sums and products: of integers and truth values they are int64."""
+    if len(specs) != 1 or specs[0].dtype.is_floating_point:
+        return _floats(specs, others, named, default)
+    return None if "dtype" in named or any(isinstance(one, dtype) for one in others) else (int64,)
+
+
 def _whole(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
     """Indices and counts."""
     if "dtype" in named or any(isinstance(one, dtype) for one in others):
@@ -129,7 +143,9 @@ DTYPES: dict[str, DtypeRule] = {
     "filled": _filled,
     "drawn": _drawn,
     "chosen": _chosen,
+    "copied": _copied,
     "masked": _masked,
+    "sums": _sums,
     "whole": _whole,
     "ordered": _ordered,
 }

@@ -90,6 +90,7 @@ def _unweighted(name: str) -> _Naming:
 #: Functions of the arguments by the names of ops.
 NODES: dict[str, _Naming] = {
     "binary_cross_entropy_with_logits": _unweighted("BinaryCrossEntropyWithLogitsBackward0"),
+    "dropout": lambda args, named: "MulBackward0" if len(args) > 2 and args[2] is True else "",
     "clamp": _of_number("Clamp", 1, 0),
     "clamp_max": _of_number("ClampMax", 0, 1),
     "clamp_min": _of_number("ClampMin", 0, 1),

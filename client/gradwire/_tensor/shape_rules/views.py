@@ -223,8 +223,13 @@ def transpose(op: str, input: Any, dim0: Any = None, dim1: Any = None, *args: An
 
 
 def last_two(op: str, input: Any, *args: Any, **named: Any) -> Shapes:
-    """mT, and t() of a matrix: a view."""
+    """mT: a view."""
     return transpose(op, input, -2, -1)
+
+
+def matrix_t(op: str, input: Any, *args: Any, **named: Any) -> Shapes:
+    """T and t() of a matrix: a view."""
+    return transpose(op, input, 0, 1) if isinstance(input, Handle) and len(input._spec.shape) == 2 else None
 
 
 def permute(op: str, input: Any, dims: Any = None, *args: Any, **named: Any) -> Shapes:
