@@ -102,9 +102,7 @@ class PassMemo:
             return None
         return (*found, noted if noted.by_ops else self._by_ops(*found, root, CURRENT.get()))
 
-    def _note(
-        self, key: _Key, nodes: list[Any], root: Tensor, seen: int, context: Context
-    ) -> list[Tensor] | None:
+    def _note(self, key: _Key, nodes: list[Any], root: Tensor, seen: int, context: Context) -> list[Tensor] | None:
         """Count a graph; note and run its pass at the second time, or after a pause at the fourth, eighth, …"""
         if not seen:
             self._nodes += len(nodes)
@@ -380,7 +378,9 @@ class _Noting:
     def _step(self, forward: Callable[..., Any], places: tuple[int, ...]) -> int:
         """Note a step and compute it; return the register of its result. Raises _Unusual if memory is short."""
         value = forward(np, *[self.values[place] for place in places])
-        self._made.room += sum([int(getattr(each, "nbytes", 0)) for each in (value if type(value) is list else [value])])
+        self._made.room += sum(
+            [int(getattr(each, "nbytes", 0)) for each in (value if type(value) is list else [value])]
+        )
         account = self._context.account
         if account.limit and account.bytes + self._made.room > account.limit:
             raise _Unusual

@@ -180,8 +180,16 @@ def no_room(graphs: Graphs, loss: Tensor) -> None:
 @pytest.mark.parametrize(
     "disturb",
     [
-        a_gradient_is_a_view, a_gradient_has_another_dtype, a_gradient_is_recorded, saved_value_left, saved_value_changed, 
-        leaf_needs_none, intermediate_retains, hooked, freed, no_room,
+        a_gradient_is_a_view,
+        a_gradient_has_another_dtype,
+        a_gradient_is_recorded,
+        saved_value_left,
+        saved_value_changed,
+        leaf_needs_none,
+        intermediate_retains,
+        hooked,
+        freed,
+        no_room,
     ],  # fmt: skip
 )
 def test_an_unusual_pass_is_left_to_the_ordinary_one(
