@@ -41,7 +41,7 @@ from gradwire_engine.ops.linalg.matrix import matrix_t
 
 _MOST_NODES = 4096  # of a graph whose pass is noted
 _MOST_KNOWN = 1 << 15  # nodes of all graphs that are known
-_OFTEN = 12  # runs of a list until it is made again by ops, which takes as long as five passes
+_OFTEN = 24  # runs of a list until it is made again by ops, which takes as long as five passes
 _MOST_MISSED = 8  # passes in a row that a list could not run, until it is forgotten
 _Key = tuple[Any, ...]
 #: A forward, the registers of its arguments, and that of its result.
@@ -87,7 +87,7 @@ class PassMemo:
         if isinstance(noted, NotedPass):
             self._known.move_to_end(key)
             if noted.runs == _OFTEN and not noted.by_ops:
-                noted = self._by_ops(key, nodes, root, context)
+                noted = self.by_ops(key, nodes, root, context)
             received = noted.run(nodes, context)
             if noted.missed >= _MOST_MISSED:
                 self._known[key] = None  # what its nodes save varies too much
@@ -98,9 +98,7 @@ class PassMemo:
         """What decides the pass from a result, the nodes in order of discovery, and the list; None without a list."""
         found = _graph(root.node) if type(root.node) is Node else None
         noted = None if found is None else self._known.get(found[0])
-        if found is None or not isinstance(noted, NotedPass):
-            return None
-        return (*found, noted if noted.by_ops else self._by_ops(*found, root, CURRENT.get()))
+        return (*found, noted) if found is not None and isinstance(noted, NotedPass) else None
 
     def _note(self, key: _Key, nodes: list[Any], root: Tensor, seen: int, context: Context) -> list[Tensor] | None:
         """Count a graph; note and run its pass at the second time, or after a pause at the fourth, eighth, …"""
@@ -124,10 +122,12 @@ class PassMemo:
         del noting  # so that `own` can take gradients over
         return noted.deliver(nodes, registers)
 
-    def _by_ops(self, key: _Key, nodes: list[Any], root: Tensor, context: Context) -> NotedPass:
+    def by_ops(self, key: _Key, nodes: list[Any], root: Tensor, context: Context) -> NotedPass:
         """The list of a graph, made again by ops if that is possible."""
         noted = self._known[key]
         assert isinstance(noted, NotedPass)
+        if noted.by_ops:
+            return noted
         noted.by_ops = True  # not tried again
         if any(type(node) is Node and node.part is not None for node in nodes):
             try:
@@ -209,8 +209,8 @@ class NotedPass:
 
     registers: constants at their places. loads: register, node, place and description of saved values. leaves: node and
     register of gradients, in the order of delivery. frees: nodes that drop their saved values. room: bytes that the
-    pass takes. missed: passes in a row that it could not run; runs: those that it could. by_ops: it is made of ops where
-    that is possible.
+    pass takes. missed: passes in a row that it could not run; runs: those that it could. by_ops: whether it is made of
+    ops where that is possible.
     """
 
     __slots__ = (

@@ -311,6 +311,9 @@ def make(
     joined = _Join(len(tensors), len(numbers))
     try:
         joined.add_calls(calls)
+        if not joined.has_pass(loss, key):
+            return None
+        noted = passes.by_ops(key, nodes, root, CURRENT.get())
         symbols = joined.add_pass(loss, key, noted)
         joined.add_following(following)
         account = CURRENT.get().account
@@ -421,6 +424,10 @@ class _Join:
         self.made.nodes += 1
 
     # The backward.
+
+    def has_pass(self, root: int, key: tuple[Any, ...]) -> bool:
+        """Whether the calls make the graph that is known by this key."""
+        return root in self._nodes and _walk(self._nodes[root])[1] == key
 
     def add_pass(self, root: int, key: tuple[Any, ...], noted: NotedPass) -> list[Any]:
         """Add a noted pass, and return symbols and places of leaves in its order of nodes. Raises _Unusual."""

@@ -190,7 +190,7 @@ def no_room(graphs: Graphs, loss: Tensor) -> None:
         hooked,
         freed,
         no_room,
-    ],  # fmt: skip
+    ],
 )
 def test_an_unusual_pass_is_left_to_the_ordinary_one(
     disturb: Callable[[Graphs, Tensor], None], graphs: Graphs, memo: PassMemo
