@@ -42,6 +42,8 @@ from gradwire_engine.ops.linalg.matrix import matrix_t
 _MOST_NODES = 4096  # of a graph whose pass is noted
 _MOST_KNOWN = 1 << 15  # nodes of all graphs that are known
 _OFTEN = 24  # runs of a list until it is made again by ops, which takes as long as five passes
+_MOST_ROOM = 64 << 20  # bytes of all gradients of a pass, which its noting holds at once
+_LARGE = 1 << 15  # bytes of an array whose memory is given back during a pass
 _MOST_MISSED = 8  # passes in a row that a list could not run, until it is forgotten
 _Key = tuple[Any, ...]
 #: A forward, the registers of its arguments, and that of its result.
@@ -208,19 +210,20 @@ class NotedPass:
     """The list of a pass: see the module's docstring.
 
     registers: constants at their places. loads: register, node, place and description of saved values. leaves: node and
-    register of gradients, in the order of delivery. frees: nodes that drop their saved values. room: bytes that the
-    pass takes. missed: passes in a row that it could not run; runs: those that it could. by_ops: whether it is made of
-    ops where that is possible.
+    register of gradients, in the order of delivery. ends: large values that are not needed after each step. frees:
+    nodes that drop their saved values. room: bytes that the pass takes. missed: passes in a row that it could not run;
+    runs: those that it could. by_ops: whether it is made of ops where that is possible.
     """
 
     __slots__ = (
-        "by_ops", "frees", "leaves", "loads", "missed", "operations", "registers", "room", "runs", "steps",
+        "by_ops", "ends", "frees", "leaves", "loads", "missed", "operations", "registers", "room", "runs", "steps",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.registers: list[Any] = []
         self.loads: list[tuple[int, int, int, Any]] = []
         self.steps: list[_Step] = []
+        self.ends: Sequence[tuple[int, ...]] = ()
         self.leaves: list[tuple[int, int]] = []
         self.frees: list[int] = []
         self.room, self.operations = 0, 0.0
@@ -251,10 +254,12 @@ class NotedPass:
                     registers[register] = value = _loaded(saved, nodes[number])
                     if _described(value) != description:
                         raise _Unusual
-            for forward, places, out in self.steps:
+            for (forward, places, out), ended in zip(self.steps, self.ends, strict=True):
                 if monotonic() >= interrupt.at and _is_due(interrupt):
                     return None  # the ordinary pass can pause
                 registers[out] = forward(np, *map(at, places))
+                for each in ended:
+                    registers[each] = None
         except Exception:  # noqa: BLE001 - the ordinary pass raises it again
             self.missed += 1
             return None
@@ -332,10 +337,21 @@ class _Noting:
             elif arrived[0] is not None:
                 self._made.leaves.append((self._numbers[node], arrived[0]))
         made = self._made
+        made.ends = self._ends()
         made.registers = [None] * len(self.values)
         for register, value in self._held.items():
             made.registers[register] = value
         return made
+
+    def _ends(self) -> list[tuple[int, ...]]:
+        """After each step, the registers of large arrays that no later one needs."""
+        needed = {register for _, register in self._made.leaves} | set(self._held)
+        found = []
+        for _, places, out in reversed(self._made.steps):
+            ended = {*places, out} - needed
+            needed |= ended
+            found.append(tuple([each for each in ended if getattr(self.values[each], "nbytes", 0) >= _LARGE]))
+        return found[::-1]
 
     # The order of BackwardPass._traverse.
 
@@ -382,7 +398,7 @@ class _Noting:
             [int(getattr(each, "nbytes", 0)) for each in (value if type(value) is list else [value])]
         )
         account = self._context.account
-        if account.limit and account.bytes + self._made.room > account.limit:
+        if self._made.room > _MOST_ROOM or (account.limit and account.bytes + self._made.room > account.limit):
             raise _Unusual
         out = self._register(value)
         self._made.steps.append((forward, places, out))
@@ -423,10 +439,10 @@ class _Noting:
         found = []
         for place, meta in enumerate(outputs):
             register = arrived[place] if place < len(arrived) else None
-            if register is None and (meta is None or place in node.op.unfilled_outputs):
-                register = self._constant(None)
-            elif register is None:
+            if register is None and meta is not None and place not in node.op.unfilled_outputs:
                 register = self._step(partial(_zeros, meta.shape, meta.dtype), ())
+            elif register is None:
+                register = self._constant(None)
             found.append(register)
         return found
 

@@ -5,6 +5,7 @@ tests/server/session/test_repeated_steps.py compares whole states over random pr
 
 from __future__ import annotations
 
+import tracemalloc
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -420,3 +421,87 @@ def test_a_formula_that_is_called_has_its_result_fitted_by_ops(context: Context)
     for other in (rows[:-1], np.asfortranarray(rows), rows.astype(np.float64), np.float32(1)):
         with pytest.raises(_Unusual):
             called[0](np, other, 1)
+
+
+def made(name: str, *args: Any, **named: Any) -> Any:
+    return REGISTRY[name].apply(REGISTRY[name].bind(args, named))
+
+
+def weighted(*parts: Tensor) -> Tensor:
+    """A number that depends on each element of the parts otherwise."""
+    total = made("sum", made("mul", parts[0], made("exp", parts[0])))
+    for part in parts[1:]:
+        total = made("add", total, made("sum", made("sin", part)))
+    return total  # type: ignore[no-any-return]
+
+
+WITHOUT_PARTS: dict[str, Callable[[Tensor, Tensor, Tensor, int], Tensor]] = {
+    "a list": lambda a, b, c, n: weighted(made("cat", [a, b, a], 0)),
+    "a list with a constant": lambda a, b, c, n: weighted(made("stack", [tensor(np.ones((3, 3))), b, c], 1)),
+    "several results": lambda a, b, c, n: weighted(*made("chunk", a, 3, 0), b),
+    "results without a gradient": lambda a, b, c, n: weighted(made("chunk", a, 3, 0)[n % 2], b),
+    "values and indices": lambda a, b, c, n: weighted(made("max", made("mul", a, b), 1)[0], made("topk", c, 2)[0]),
+    "a normalization": lambda a, b, c, n: weighted(
+        made("layer_norm", made("mm", a, b), (3,), made("select", c, 0, 0), made("select", c, 0, 1))
+    ),
+    "numbers that vary": lambda a, b, c, n: weighted(made("narrow", a, 0, n % 2, 2), made("mul", b, float(n))),
+    "indices that vary": lambda a, b, c, n: weighted(
+        made("getitem", a, (tensor(np.array([n % 3, 0, 0])),)), made("getitem", b, (slice(n % 2, 3, 2 - n % 2),))
+    ),
+    "views of one leaf": lambda a, b, c, n: weighted(made("mm", made("t", a), a), made("reshape", made("t", b), (9,))),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_PARTS)
+def test_passes_over_nodes_without_a_part_are_repeated(name: str, context: Context) -> None:
+    memo, repeated = PassMemo(), 0
+    numbers = np.random.default_rng(1)
+    for number in range(8):
+        leaves = [tensor(numbers.standard_normal((3, 3)), True) for _ in range(3)]
+        found = []
+        for ordinary in (True, False):
+            loss = WITHOUT_PARTS[name](*leaves, number)
+            if ordinary or memo.run(loss) is None:
+                backward([loss])
+            else:
+                repeated += 1
+            found.append([None if each.grad is None else each.grad.array.tobytes() for each in leaves])
+            for each in leaves:
+                each.grad = None
+        assert found[0] == found[1]
+    assert repeated >= 4  # views of other strides are left to the ordinary pass
+
+
+def test_a_list_that_often_does_not_fit_is_forgotten(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
+    memo, leaf = PassMemo(), tensor(np.ones(4), True)
+    for number in range(3):
+        assert (memo.run(weighted(made("exp", leaf))) is not None) == bool(number)
+        leaf.grad = None
+    (noted,) = [each for each in memo._known.values() if isinstance(each, NotedPass)]
+
+    def fails(xp: Any, *values: Any) -> Any:
+        raise _Unusual
+
+    noted.steps[-1] = (fails, *noted.steps[-1][1:])
+    for _ in range(20):
+        assert memo.run(weighted(made("exp", leaf))) is None
+    assert list(memo._known.values()) == [None]
+    assert leaf.grad is None
+
+
+def test_large_gradients_are_given_back_during_a_pass(context: Context) -> None:
+    memo, leaf = PassMemo(), tensor(np.ones(1 << 16), True)
+    for number in range(3):
+        made_of = leaf
+        for _ in range(40):
+            made_of = made("sin", made_of)
+        loss = made("sum", made_of)
+        tracemalloc.start()
+        assert (memo.run(loss) is not None) == bool(number)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        leaf.grad = None
+    assert peak < 8 * leaf.array.nbytes
+    monkey = made("mm", tensor(np.ones((2048, 1)), True), tensor(np.ones((1, 2048)), True))
+    for _ in range(3):  # the gradients of two passes over it take more than is noted
+        assert memo.run(made("sum", made("exp", made("sin", made("neg", monkey))))) is None
