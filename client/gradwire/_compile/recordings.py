@@ -408,6 +408,7 @@ def run_program(session: SessionProtocol, trace: ProgramBytes, send: Callable[[]
     else:
         _register(session, trace)
     session.hidden_writes += 1
+    session.begin_draw()
     try:
         return send()
     except GradwireError as error:

@@ -106,6 +106,7 @@ def backward(
 
     reachable = ReachableNodes([root._edge for root in roots])
     session.hidden_writes += 1  # gradients accumulate in place
+    session.begin_draw()  # a checkpointed function may run again
     received: list[Any] = []
     values = [each._id for each in (*roots, *given, *targets)]
     dual = any(each._spec.tangents for each in (*roots, *given))
@@ -263,6 +264,7 @@ def grad(
     if not ((plain and reachable.known) or check_nan) and may_know(session, [*roots, *gradients, *targets]):
         options = (keep, create_graph, bool(allow_unused), materialize_grads)
         memo = DerivativeMemo("grad", session, (roots, gradients, targets), options)
+    session.begin_draw()  # a checkpointed function may run again
     if memo is not None and memo.entry is not None:
         commands.repeat(session, memo.entry, values)
         made = memo.gradients(ids)

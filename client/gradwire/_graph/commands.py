@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 Read = Callable[[service_pb2.Result], tuple[Spec, ...]]
 CallSite = tuple[CodeType, int]
+# Commands that run no op, and so draw no random numbers. A backward may run a checkpointed function again.
+_DRAWING_NOTHING = frozenset({"retain_grad", "set_data", "set_grad", "set_requires_grad"})
 # Templates of commands that differ in ids alone, by name, number of ids and flag.
 _TEMPLATES: dict[tuple[str, int, bool | None], Template | None] = {}
 
@@ -44,6 +46,8 @@ def run(
     does not refuse the command. `call_site` is the user's, if it is known.
     """
     call_site = call_site or find_call_site()
+    if name not in _DRAWING_NOTHING:
+        session.begin_draw()
     full = (name, id(call_site[0]), call_site[1], *key)
     entry = session.memo.get(full)
     if entry is not None and entry.template is not None:

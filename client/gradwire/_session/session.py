@@ -81,6 +81,14 @@ _SUSPENDING = tuple(name for name, facts in FACTS.items() if facts.may_suspend)
 _NOTHING = service_pb2.RunResponse()
 # Maximum extra bytes of a prepared op's call between commands of another kind.
 _CALLS_HEAD = 16
+# Commands that draw no random numbers. Ops that may draw are noted where they are called.
+_DRAWING_NOTHING = frozenset(
+    {
+        "create", "describe", "grad", "graph", "name_edge", "op", "read", "record_function", "register_hook",
+        "register_program", "release", "remove_hook", "retain_grad", "set_counters", "set_data", "set_grad",
+        "set_requires_grad",
+    }
+)  # fmt: skip
 _IDS_PER_WRITER = 40  # of a server that does not tell first_id
 
 
@@ -159,6 +167,12 @@ class Session:
         self.untracked_writes = 0
         #: Number of commands that may have written to tensors without such a count: backward and runs of programs.
         self.hidden_writes = 0
+        #: Number of commands that may have drawn random numbers, and the client's copy of the generator.
+        self.draw_calls = 0
+        self.draws: Any = None
+        #: Whether more than one thread drew: then the order of draws is not known.
+        self.draws_apart = False
+        self._drawing_thread = 0
         #: Seed and algorithm of the last manual_seed(); a new object for each. None before.
         self.seeding: tuple[int, str] | None = None
         self.memo: dict[tuple[object, ...], MemoEntry] = {}
@@ -278,6 +292,15 @@ class Session:
         is_idle = not self._retransmission.in_flight and self.recorder is None
         if waiting >= (EARLY_COMMANDS if is_idle else self._enough()):
             self.flush()
+
+    def begin_draw(self) -> int:
+        """Note that a command that may draw from the generator is about to be sent; return its number."""
+        thread = threading.get_ident()
+        if thread != self._drawing_thread:
+            self.draws_apart = bool(self._drawing_thread)
+            self._drawing_thread = thread
+        self.draw_calls += 1
+        return self.draw_calls
 
     def end_step(self) -> None:
         """Send whole training steps, if enough wait; called when a backward was buffered."""
@@ -455,6 +478,8 @@ class Session:
         recorder = self.recorder
         if recorder is not None:
             recorder.check(command)
+        if command.WhichOneof("command") not in _DRAWING_NOTHING:
+            self.begin_draw()
         waiter = Waiter(CallSite(*find_call_site()))
         timeout = TIMEOUT.get()
         if timeout is None:
@@ -511,6 +536,8 @@ class Session:
             result = self.wait(command)
             return lambda: result
         self.raise_if_unusable()
+        if command.WhichOneof("command") not in _DRAWING_NOTHING:
+            self.begin_draw()
         waiter = Waiter(CallSite(*find_call_site()))
         data = command.SerializeToString()
         self.buffered_bytes += len(data)
@@ -630,6 +657,7 @@ class Session:
 
     def _cancel(self, seq: int) -> None:
         self._cancelled = max(self._cancelled, seq)
+        self.draw_calls += 1  # a cancelled command draws nothing
         request = service_pb2.CancelRequest(session_id=self.session_id, writer=self._writer, through_seq=seq)
         self._transport.notify("Cancel", request)
 
@@ -718,6 +746,7 @@ class Session:
             if type(record) is Waiter:
                 record.result = result
             elif result.HasField("error") and record is not None:
+                self.draw_calls += 1  # a refused command may have drawn nothing
                 assert isinstance(record, MemoEntry)
                 for part in record.parts:
                     # Without the entry the next execution waits, so an error is raised in the call itself.
