@@ -264,3 +264,58 @@ def test_comparisons_of_known_values_are_pytorchs(deferring):
         return seen
 
     assert run(gradwire) == run(torch)
+
+
+def test_a_value_that_was_read_is_read_again_only_after_a_change(deferring, reads):
+    x, count = gradwire.tensor(2.5), gradwire.tensor([3])
+    leaf = gradwire.ones(2, requires_grad=True)
+    (leaf * 2).sum().backward()
+    first = leaf.grad[0]
+    assert [x.item(), x.item(), count.item(), float(x), first.item()] == [2.5, 2.5, 3, 2.5, 2.0]
+    assert reads[0] == 3
+    (leaf * 2).sum().backward()  # adds to gradients, and to no whole numbers
+    assert [count.item(), first.item(), leaf.grad[0].item()] == [3, 4.0, 4.0]
+    assert reads[0] == 5
+    x.add_(1)
+    count[0] = 8
+    assert [x.item(), count.item()] == [3.5, 8]
+
+
+def test_a_session_that_other_clients_may_join_reads_each_value(deferring, reads):
+    labels = gradwire.arange(9)
+    for _ in range(6):
+        gradwire.rand(1).item()
+    assert deferring.session_id
+    reads[0] = 0
+    assert [labels[3].item(), labels[3].item(), int(labels[4])] == [3, 3, 4]
+    made = gradwire.rand(1)
+    assert made.item() == read_array(made).item()
+    assert reads[0] == 5
+
+
+def test_draws_follow_steps_of_optimizers_that_draw_nothing(deferring, reads):
+    def run(t, noisy):
+        class Noisy(t.optim.SGD):
+            def step(self):
+                super().step()
+                with t.no_grad():
+                    for group in self.param_groups:
+                        for each in group["params"]:
+                            each.add_(t.rand(3), alpha=0.1 * noisy)
+                            _ = t.nn.functional.dropout(each, 0.5 if noisy else 0.0)
+
+        t.manual_seed(3)
+        weight = t.ones(3, requires_grad=True)
+        optimizer = Noisy([weight], lr=0.1) if noisy else t.optim.Adam([weight], lr=0.1)
+        seen = []
+        for _ in range(20):
+            seen.append([t.rand(1).item(), t.randint(9, (2,)).tolist()])
+            optimizer.zero_grad()
+            (weight * weight).sum().backward()
+            optimizer.step()
+        return seen
+
+    for noisy in (False, True):
+        reads[0] = 0
+        assert run(gradwire, noisy) == run(torch, noisy)
+        assert noisy or reads[0] <= 6

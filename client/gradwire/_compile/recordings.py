@@ -401,14 +401,22 @@ class ProgramBytes(Protocol):
     hash: bytes
 
 
-def run_program(session: SessionProtocol, trace: ProgramBytes, send: Callable[[], Any]) -> Any:
-    """Send the command that runs a program; register the program first unless the server knows it."""
+def run_program(
+    session: SessionProtocol, trace: ProgramBytes, send: Callable[[], Any], of_optimizer: bool = False
+) -> Any:
+    """Send the command that runs a program; register the program first unless the server knows it.
+
+    of_optimizer: whether it draws no random numbers and writes to floating tensors alone.
+    """
     if trace.hash in session.programs:
         session.programs.move_to_end(trace.hash)
     else:
         _register(session, trace)
-    session.hidden_writes += 1
-    session.begin_draw()
+    if of_optimizer:
+        session.float_writes += 1
+    else:
+        session.hidden_writes += 1
+        session.begin_draw()
     try:
         return send()
     except GradwireError as error:

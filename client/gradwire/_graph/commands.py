@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 Read = Callable[[service_pb2.Result], tuple[Spec, ...]]
 CallSite = tuple[CodeType, int]
-# Commands that run no op, and so draw no random numbers. A backward may run a checkpointed function again.
-_DRAWING_NOTHING = frozenset({"retain_grad", "set_data", "set_grad", "set_requires_grad"})
+# Commands that draw no random numbers. Backward and runs of programs that may are noted where they begin.
+_DRAWING_NOTHING = frozenset(
+    {"backward", "grad", "retain_grad", "run_program", "set_data", "set_grad", "set_requires_grad"}
+)
 # Templates of commands that differ in ids alone, by name, number of ids and flag.
 _TEMPLATES: dict[tuple[str, int, bool | None], Template | None] = {}
 

@@ -20,6 +20,7 @@ from gradwire._tensor.batching import BATCHING, READS
 from gradwire._tensor.call import _call
 from gradwire._tensor.known_values.drawn import drawn_values
 from gradwire._tensor.known_values.items import READ
+from gradwire._tensor.known_values.known import Seen
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 
 Array = npt.NDArray[Any]
@@ -60,7 +61,10 @@ def read_item(source: Handle) -> Any:
     if count != 1:
         raise refuse(f"a Tensor with {count} elements cannot be converted to Scalar", errors_pb2.REASON_RUNTIME)
     array = _read_drawn(source) if known is not None and known.drawn else read_array(source)
-    return array.reshape(()).item()
+    value = array.reshape(()).item()
+    if source._session.recorder is None and not source._spec.tangents:
+        source._known = Seen(source, value)
+    return value
 
 
 def read_list(source: Handle) -> Any:

@@ -143,11 +143,14 @@ def note_draw(session: SessionProtocol, number: int, op: str, args: tuple[Any, .
 def drawn_values(source: Handle) -> list[Any] | None:
     """The values of a tensor that the client has drawn, in order; None of others."""
     known = getattr(source, "_known", None)
-    if type(known) is not Drawn or source._session.recorder is not None or not known.holds(source):
+    if type(known) is not Drawn or not known.holds(source):
+        return None
+    session = source._session
+    if session.recorder is not None or session.others_may_write:
         return None
     values = known.values()
     if values is not None:
-        source._session.raise_if_unusable()
+        session.raise_if_unusable()
     return values
 
 
@@ -251,6 +254,12 @@ def _multinomial(draws: FollowedDraws, args: tuple[Any, ...], spec: Spec) -> _Ta
     return _limited(2 * math.prod(weights.shape), None) if single and weights.device_name == "cpu" else None
 
 
+def _dropout(draws: FollowedDraws, args: tuple[Any, ...], spec: Spec) -> _Taken:
+    """No words where nothing is dropped, as in evaluation."""
+    idle = (len(args) > 1 and args[1] == 0) or (len(args) > 2 and args[2] is False)
+    return (0, None) if idle else None
+
+
 def _bernoulli(draws: FollowedDraws, args: tuple[Any, ...], spec: Spec) -> _Taken:
     """Words of ones and zeros, by a tensor of probabilities."""
     chances = args[0]._spec
@@ -261,6 +270,7 @@ def _bernoulli(draws: FollowedDraws, args: tuple[Any, ...], spec: Spec) -> _Take
 
 _TAKEN: dict[str, Callable[[FollowedDraws, tuple[Any, ...], Spec], _Taken]] = {
     "bernoulli": _bernoulli,
+    "dropout": _dropout,
     "multinomial": _multinomial,
     "rand": _uniform,
     "rand_like": _uniform,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradwire._base.dtypes import int64
 from gradwire._tensor.batching import BATCHING
 from gradwire._tensor.known_values.drawn import drawn_values
-from gradwire._tensor.known_values.known import Known, hidden_writes
+from gradwire._tensor.known_values.known import Known, uncounted_writes
 
 if TYPE_CHECKING:
     from gradwire._proxy.handle import Handle
@@ -33,7 +33,7 @@ class ItemValues:
         self.storage = storage
         self._changes = storage.changes
         self._spec = source._spec  # which a change of sizes changes
-        self._writes = hidden_writes(source._session)
+        self._writes = uncounted_writes(source)
         self.values: list[Any] | None = drawn_values(source)
 
     def hold(self, source: Handle) -> bool:
@@ -41,7 +41,7 @@ class ItemValues:
         return (
             self.storage.changes == self._changes
             and source._spec is self._spec
-            and hidden_writes(source._session) == self._writes
+            and uncounted_writes(source) == self._writes
         )
 
 

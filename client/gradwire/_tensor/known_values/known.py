@@ -8,7 +8,6 @@ from gradwire._proxy.results import share_storage
 
 if TYPE_CHECKING:
     from gradwire._proxy.handle import Handle
-    from gradwire._proxy.protocols import SessionProtocol
 
 
 class Known:
@@ -22,7 +21,7 @@ class Known:
         self._storage = share_storage(tensor, tensor) if storage is None else storage
         self._changes = self._storage.changes
         self._spec = tensor._spec  # which a change of sizes changes
-        self._writes = hidden_writes(tensor._session)
+        self._writes = uncounted_writes(tensor)
         self.drawn = drawn
 
     def holds(self, tensor: Handle) -> bool:
@@ -32,7 +31,7 @@ class Known:
             tensor._storage is storage
             and tensor._spec is self._spec
             and storage.changes == self._changes
-            and hidden_writes(tensor._session) == self._writes
+            and uncounted_writes(tensor) == self._writes
         )
 
     def value(self) -> Any:
@@ -42,7 +41,7 @@ class Known:
     def find(self, tensor: Handle) -> Any:
         """The tensor's value as a Python number; None if only the server knows it."""
         session = tensor._session
-        if session.recorder is not None or not self.holds(tensor):
+        if session.recorder is not None or session.others_may_write or not self.holds(tensor):
             return None
         value = self.value()
         if value is not None:
@@ -50,6 +49,22 @@ class Known:
         return value
 
 
-def hidden_writes(session: SessionProtocol) -> int:
-    """How many commands may have written to tensors without a count of their storages."""
-    return session.untracked_writes + session.hidden_writes
+class Seen(Known):
+    """A value that was read before."""
+
+    __slots__ = ("_value",)
+
+    def __init__(self, tensor: Handle, value: Any) -> None:
+        super().__init__(tensor)
+        self._value = value
+
+    def value(self) -> Any:
+        """The value."""
+        return self._value
+
+
+def uncounted_writes(tensor: Handle) -> int:
+    """How many commands may have written to a tensor like this one without a count of its storage."""
+    session, kind = tensor._session, tensor._spec.dtype
+    number = session.untracked_writes + session.hidden_writes
+    return number + session.float_writes if kind.is_floating_point or kind.is_complex else number
