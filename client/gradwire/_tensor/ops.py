@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradwire._base import dtypes as _dtypes
+from gradwire._proxy.memo import DRAWING_OPS as _DRAWING_OPS
 from gradwire._proxy.memo import WRITING_OPS as _WRITING_OPS
 from gradwire._tensor.call import OPS as _OPS
 from gradwire._tensor.call import _call, _renamed, _sizes, _tensors, use_rules
@@ -385,6 +386,70 @@ _WRITING_OPS.update(
         "embedding": ((1, 3),),
         "embedding_bag": ((1, 3),),
         "instance_norm": ((1, 5), (2, 5)),
+    }
+)
+_DRAWING_OPS.update(
+    {
+        "alpha_dropout",
+        "alpha_dropout_",
+        "bernoulli",
+        "bernoulli_",
+        "bernoulli_",
+        "binomial",
+        "binomial_",
+        "cauchy",
+        "cauchy_",
+        "dropout",
+        "dropout_",
+        "dropout1d",
+        "dropout1d_",
+        "dropout2d",
+        "dropout2d_",
+        "dropout3d",
+        "dropout3d_",
+        "exponential",
+        "exponential_",
+        "feature_alpha_dropout",
+        "feature_alpha_dropout_",
+        "geometric",
+        "geometric_",
+        "log_normal",
+        "log_normal_",
+        "multi_head_attention_forward",
+        "multi_head_attention_forward_",
+        "multinomial",
+        "multinomial_",
+        "normal",
+        "normal_",
+        "normal_",
+        "poisson",
+        "poisson_",
+        "rand",
+        "rand_",
+        "rand_like",
+        "rand_like_",
+        "randint",
+        "randint_",
+        "randint_like",
+        "randint_like_",
+        "randn",
+        "randn_",
+        "randn_like",
+        "randn_like_",
+        "random",
+        "random_",
+        "randperm",
+        "randperm_",
+        "rrelu",
+        "rrelu_",
+        "sample_dirichlet",
+        "sample_dirichlet_",
+        "scaled_dot_product_attention",
+        "scaled_dot_product_attention_",
+        "standard_gamma",
+        "standard_gamma_",
+        "uniform",
+        "uniform_",
     }
 )
 # The rule in shape_rules/ that gives the sizes of an op's results.

@@ -50,6 +50,7 @@ from gradwire._tensor.draws import Draws
 from gradwire._tensor.in_place import refuse_origin
 from gradwire._tensor.in_place_views import InPlaceViews, is_shared
 from gradwire._tensor.indexing import Index, as_operand, make_index
+from gradwire._tensor.known_values.items import note_item, note_items
 from gradwire._tensor.operators import Operators
 from gradwire._tensor.ops import TensorMethods
 from gradwire._tensor.storages import Address, TypedStorage, UntypedStorage, data_address, memory_of
@@ -110,7 +111,7 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
 
     def __dir__(self) -> list[str]:
         """The names of attributes; not those that only some tensors have."""
-        return [name for name in super().__dir__() if name not in ("_item", "_changes_seen")]
+        return [name for name in super().__dir__() if name not in ("_item_values", "_known", "_changes_seen")]
 
     # Description.
 
@@ -560,7 +561,7 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers."""
-        return values.read_array(self).tolist()
+        return values.read_list(self)
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
         """Copy the values from the server to an array.
@@ -648,7 +649,7 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
                 for first in range(0, length, _MOST_ITEMS)
             )
         items = _call("unbind", (self, 0), (), "tuple")
-        values.note_items(self, items)
+        note_items(self, items)
         return iter(items)
 
     def __reversed__(self) -> Tensor:
@@ -671,6 +672,8 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         view = made.__dict__.get("_view") if isinstance(made, Handle) else None
         if view is not None:
             view.item = (self._id, index.items)
+            if not made._spec.shape:
+                note_item(self, index.items, made)
         return made
 
     def __setitem__(self, key: Any, value: Any) -> None:

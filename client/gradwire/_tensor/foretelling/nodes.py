@@ -57,9 +57,9 @@ def _linear(args: tuple[Any, ...], named: _Named) -> str:
 def _matmul(args: tuple[Any, ...], named: _Named) -> str:
     """Products of vectors and matrices."""
     ranks = len(args[0]._spec.shape), len(args[1]._spec.shape)
-    return {(2, 2): "MmBackward0", (2, 1): "MvBackward0", (1, 1): "DotBackward0", (3, 2): "UnsafeViewBackward0"}.get(
-        ranks, ""
-    )
+    if ranks[0] == ranks[1] >= 3 or ranks == (3, 2):
+        return "UnsafeViewBackward0"
+    return {(2, 2): "MmBackward0", (2, 1): "MvBackward0", (1, 1): "DotBackward0"}.get(ranks, "")
 
 
 def _squeeze(args: tuple[Any, ...], named: _Named) -> str:
