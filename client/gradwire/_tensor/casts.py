@@ -35,7 +35,7 @@ class Casts:
         made = self._moved(wanted_dtype, wanted_device, copied)
         if memory_format is None or (name := name_of(memory_format)) == PRESERVE:
             return made
-        if made is self and suggested(self._spec.shape, self.stride()) == name:  # type: ignore[attr-defined]
+        if made is self and suggested(self._spec.shape, self.stride()) == name:
             return self
         return made.contiguous(memory_format)
 
