@@ -17,6 +17,7 @@ from gradwire._base import dtypes
 from gradwire._base.call_site import find_call_site
 from gradwire._base.dtypes import default_device_name, device, device_name, dtype
 from gradwire._base.errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError, refuse
+from gradwire._base.memory_formats import PRESERVE, name_of, strides_in
 from gradwire._base.modes import is_inference_mode_enabled, no_grad
 from gradwire._base.promotion import promote_types
 from gradwire._base.wiring import wired
@@ -451,7 +452,9 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
         filled = cast("Tensor", _into(op, out, create(op, args, like_output(options, out), session)))
         return filled.requires_grad_() if wanted else filled
     generator = options.pop("generator", None)
-    options.pop("memory_format", None)  # the only layout is row-major
+    memory_format = options.pop("memory_format", None)
+    if memory_format is not None and (name := name_of(memory_format)) != PRESERVE:
+        return _in_format(op, args, options, session, memory_format, name)
     options.pop("pin_memory", None)  # the server decides on the placement of its bytes
     layout = options.pop("layout", None)
     if layout is not None and layout is not wired("strided"):
@@ -470,6 +473,21 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
         else:
             made = _call(op, args, named)
     return made
+
+
+def _in_format(
+    op: str, args: tuple[Any, ...], options: dict[str, Any], session: SessionProtocol | None, memory_format: Any,
+    name: str,
+) -> Tensor:  # fmt: skip
+    """Make a tensor that lies in a memory format. Numbers are drawn in the order of its memory, as in PyTorch."""
+    if isinstance(args[0], Handle):
+        return create(op, (args[0].detach().contiguous(memory_format), *args[1:]), options, session)  # type: ignore[attr-defined]
+    wanted = options.pop("requires_grad", False)
+    made = create(op, args, options, session)
+    strides_in(made.shape, name)
+    with no_grad():
+        made = made.contiguous(memory_format)
+    return made.requires_grad_() if wanted else made
 
 
 def like_output(options: dict[str, Any], out: Tensor) -> dict[str, Any]:

@@ -67,6 +67,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "chunk": {"dim": 0},
     "clamp": {"min": None, "max": None},
     "combinations": {"r": 2, "with_replacement": False},
+    "contiguous": {"memory_format": 'contiguous_format'},
     "conv1d": {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1},
     "conv2d": {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1},
     "conv3d": {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1},
@@ -1822,7 +1823,7 @@ def clamp_min(input: Tensor, min: Tensor | Number, *, out: Tensor | None = None)
 
 
 def clone(input: Tensor) -> Tensor:
-    """Copy, with a node in the graph (torch.clone)."""
+    """Copy with the input's strides if it has no gaps, else row-major; with a node in the graph (torch.clone)."""
     return _call("clone", (input,))
 
 
@@ -1851,9 +1852,12 @@ def conj(input: Tensor) -> Tensor:
     return _call("conj", (input,))
 
 
-def contiguous(input: Tensor) -> Tensor:
-    """Return the tensor itself if it is contiguous in row-major order, else a copy (torch.Tensor.contiguous)."""
-    return _call("contiguous", (input,))
+def contiguous(input: Tensor, memory_format: str = 'contiguous_format') -> Tensor:
+    """Return the tensor itself if it lies in the memory format without gaps, else a copy (torch.Tensor.contiguous).
+
+    Raises EngineError: RUNTIME for a format of another rank.
+    """
+    return _call("contiguous", (input, memory_format))
 
 
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor:
@@ -5415,16 +5419,16 @@ class TensorMethods:
         return _call("clamp_min_", (self, min))
 
     def clone(self) -> Tensor:
-        """See `gradwire.clone`: Copy, with a node in the graph (torch.clone)."""
+        """See `gradwire.clone`: Copy with the input's strides if it has no gaps, else row-major; with a node in the graph (torch.clone)."""
         return _call("clone", (self,))
 
     def conj(self) -> Tensor:
         """See `gradwire.conj`: Complex conjugate; a real tensor is returned unchanged (torch.conj)."""
         return _call("conj", (self,))
 
-    def contiguous(self) -> Tensor:
-        """See `gradwire.contiguous`: Return the tensor itself if it is contiguous in row-major order, else a copy (torch.Tensor.contiguous)."""
-        return _call("contiguous", (self,))
+    def contiguous(self, memory_format: str = 'contiguous_format') -> Tensor:
+        """See `gradwire.contiguous`: Return the tensor itself if it lies in the memory format without gaps, else a copy (torch.Tensor.contiguous)."""
+        return _call("contiguous", (self, memory_format))
 
     def copy_(self, src: Tensor, non_blocking: bool = False) -> Tensor:
         """In-place form of `copy`."""

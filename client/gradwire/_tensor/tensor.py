@@ -22,6 +22,7 @@ from gradwire._base.absent import absent
 from gradwire._base.call_site import INTERNAL
 from gradwire._base.dtypes import Size
 from gradwire._base.errors import GradwireIndexError, GradwireRuntimeError, GradwireTypeError, refuse
+from gradwire._base.memory_formats import CONTIGUOUS, ORDERS, PRESERVE, lies_in, name_of
 from gradwire._base.modes import GRAD_ENABLED, is_inference_mode_enabled, no_grad
 from gradwire._base.wiring import wired
 from gradwire._graph import commands
@@ -225,9 +226,9 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the elements lie row-major without gaps, or with the channels innermost for `channels_last`."""
-        if memory_format is not None:
-            return bool(wired("lies_in")(self, memory_format))
         spec = self._spec
+        if memory_format is not None and (name := name_of(memory_format)) in ORDERS:
+            return lies_in(spec.shape, self.stride(), name)
         if not spec.strides:
             return True
         dense = zip(spec.shape, spec.strides, _dense_strides(spec.shape), strict=True)
@@ -809,12 +810,27 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         return _call("view", (self, _sizes(size)))
 
     def clone(self, *, memory_format: Any = None) -> Tensor:
-        """A copy that stays in the graph (torch.Tensor.clone). `memory_format` has no effect: it is row-major."""
+        """A copy that stays in the graph, with this tensor's strides or in a memory format (torch.Tensor.clone).
+
+        Strides with gaps are not kept: the copy is row-major. Raises RuntimeError for a format of another rank.
+        """
+        if memory_format is not None and name_of(memory_format) != PRESERVE:
+            made = self.contiguous(memory_format)
+            if made is not self:
+                return made
         return _call("clone", (self,))
 
     def contiguous(self, memory_format: Any = None) -> Tensor:
-        """This tensor if its elements are row-major without gaps; else a copy with that layout."""
-        return self if self.is_contiguous() else _call("contiguous", (self,))
+        """This tensor if its elements lie without gaps, row-major or in another memory format; else such a copy.
+
+        Raises RuntimeError for a format of another rank.
+        """
+        if self.is_contiguous(memory_format):
+            return self
+        name = CONTIGUOUS if memory_format is None else name_of(memory_format)
+        if name == PRESERVE:
+            raise refuse("preserve memory format is unsupported by the contiguous operator")
+        return _call("contiguous", (self,) if name == CONTIGUOUS else (self, name))
 
     @property
     def T(self) -> Tensor:  # type: ignore[override]

@@ -149,8 +149,10 @@ class Op(Declaration):
             return args
         if self.promotes:
             given = (args[place] for place in self.tensor_positions)
-            if dtypes.result_type(*(value for value in given if value is not None)) != dtype:
+            result = dtypes.result_type(*(value for value in given if value is not None))
+            if result != dtype and dtypes.category(result) != dtypes.FLOAT:
                 return args
+            dtype = result
         changed = list(args)
         for place in self.cast_positions:
             if isinstance(args[place], int | float | complex):
