@@ -262,6 +262,15 @@ def defaults_text(ops: list[AnyOp]) -> Iterator[str]:
             yield f'        "{op.name}": {op.updated_places},'
     yield "    }"
     yield ")"
+    yield "_DRAWING_OPS.update("
+    yield "    {"
+    for op in ops:
+        if op.draws:
+            yield f'        "{op.name}",'
+            if not op.name.endswith("_"):
+                yield f'        "{op.name}_",'
+    yield "    }"
+    yield ")"
     yield "# The rule in shape_rules/ that gives the sizes of an op's results."
     yield "SHAPE_RULES: dict[str, str] = {"
     for name, rule in shape_rules().items():
@@ -295,6 +304,7 @@ def client_module() -> str:
         "from typing import TYPE_CHECKING, Any",
         "",
         "from gradwire._base import dtypes as _dtypes",
+        "from gradwire._proxy.memo import DRAWING_OPS as _DRAWING_OPS",
         "from gradwire._proxy.memo import WRITING_OPS as _WRITING_OPS",
         "from gradwire._tensor.call import OPS as _OPS",
         "from gradwire._tensor.call import _call, _renamed, _sizes, _tensors, use_rules",

@@ -7,7 +7,7 @@ import (
 )
 
 // OpsHash is ListOpsResponse.hash of the ops below.
-const OpsHash = "1968f1bb32b8571460edb2c9fb4478c0c973777a73b485b43829d9ae252af02c"
+const OpsHash = "0bb29ede29c60df70218504a9c53bcc8ba99f843460bb46582dbced35b8cd179"
 
 // Adjoint2D: Transpose and conjugate a matrix (torch.Tensor.H).
 func (t *Tensor) Adjoint2D() *Tensor {
@@ -1055,7 +1055,7 @@ func (t *Tensor) ClampMinInPlace(min_ Operand) *Tensor {
 	return c.InPlace()
 }
 
-// Clone: Copy, with a node in the graph (torch.clone).
+// Clone: Copy with the input's strides if it has no gaps, else row-major; with a node in the graph (torch.clone).
 func (t *Tensor) Clone() *Tensor {
 	c := NewCall(nil, "clone").Tensor("", t)
 	return c.One()
@@ -1099,9 +1099,19 @@ func (t *Tensor) Conj() *Tensor {
 	return c.One()
 }
 
-// Contiguous: Return the tensor itself if it is contiguous in row-major order, else a copy (torch.Tensor.contiguous).
-func (t *Tensor) Contiguous() *Tensor {
+// ContiguousOptions are what Contiguous can do without.
+type ContiguousOptions struct {
+	MemoryFormat string // default "contiguous_format"; one of contiguous_format, channels_last, channels_last_3d
+}
+
+// Contiguous: Return the tensor itself if it lies in the memory format without gaps, else a copy (torch.Tensor.contiguous).
+func (t *Tensor) Contiguous(options ...ContiguousOptions) *Tensor {
 	c := NewCall(nil, "contiguous").Tensor("", t)
+	for _, o := range options {
+		if o.MemoryFormat != "" {
+			c.String("memory_format", o.MemoryFormat)
+		}
+	}
 	return c.One()
 }
 

@@ -174,7 +174,7 @@ _NAMES = {
         "svd_lowrank triangular_solve"
     ),
     "_functions.functions": (
-        "atleast_1d atleast_2d atleast_3d conj dsplit einsum get_device hsplit imag is_complex is_conj "
+        "atleast_1d atleast_2d atleast_3d clone conj dsplit einsum get_device hsplit imag is_complex is_conj "
         "is_floating_point is_inference is_neg is_nonzero is_same_size is_signed is_storage nonzero numel "
         "repeat_interleave resolve_conj resolve_neg result_type set_flush_denormal tensor_split tensordot typename "
         "vsplit where"
@@ -219,7 +219,6 @@ _WIRED = {
     "call_with_casts": "amp._autocast",
     "compressed": "sparse._compressed",
     "legacy_tensor": "_functions.create",
-    "lies_in": "_functions.legacy",
     "make_fx": "fx.experimental.proxy_tensor",
     "make_tensor": "_functions.create",
     "map_anything": "func._vmap",

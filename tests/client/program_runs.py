@@ -132,7 +132,7 @@ def _import(library: str) -> None:
     import torch.utils.data
 
     if library == "gradwire":
-        importlib.import_module("grpc._channel")  # which a session's first call imports
+        importlib.import_module("grpc._channel")  # which the first transfer of a large tensor imports
     if library == "torch":
         torch.optim.SGD([torch.zeros(1, requires_grad=True)])  # imports what every optimizer of PyTorch's imports
     gc.collect()

@@ -71,7 +71,7 @@ def test_an_expired_or_unknown_session_has_an_error_with_a_reason(server_address
 
 def test_unary_refusals_carry_the_reason_in_their_trailers(server_address):
     session = gradwire.connect(server_address)
-    session.session_id = "no-such-session"
+    session._session_id = "no-such-session"
     with pytest.raises(gradwire.GradwireError) as caught:
         session.renew_lease()
     assert caught.value.reason == "SESSION_NOT_FOUND"

@@ -57,7 +57,10 @@ def named(draw, op, given):
     base = op.removesuffix("_") if op not in ops.DEFAULTS else op
     parameters = call._parameters(op)[0][given:]
     for name, default in ops.DEFAULTS.get(base, {}).items():
-        if name not in parameters or name == "device" or draw.random.random() < 0.8:
+        if name not in parameters or draw.random.random() < 0.8:
+            continue
+        if name == "device":
+            found.append((name, "cpu"))
             continue
         if draw.random.random() < 0.15:
             found.append((name, draw.random.choice(VALUES)))
@@ -178,16 +181,16 @@ def test_data_is_described_as_the_server_describes_it(deferring, layout):
 
 def test_a_call_whose_kind_was_refused_late_waits(deferring, waits, monkeypatch):
     """A foretold call that the server refuses is reported at the next wait; the next one is refused in the call."""
-    monkeypatch.setitem(DTYPE_RULES, "tril", ("first", "", ""))
-    monkeypatch.setitem(PARAMETER_KINDS, "tril", {"input": "Tensor", "diagonal": "int"})
+    monkeypatch.setitem(DTYPE_RULES, "softshrink", ("floats", "", ""))
+    monkeypatch.setitem(PARAMETER_KINDS, "softshrink", {"input": "Tensor", "lambd": "float"})
     row = gradwire.ones(3)
-    row.tril()
-    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+    gradwire.nn.functional.softshrink(row, -1.0)
+    with pytest.raises(RuntimeError, match="lambda"):
         deferring.sync()
     waits.clear()
-    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
-        row.tril()
-    assert waits == ["tril"]
+    with pytest.raises(RuntimeError, match="lambda"):
+        gradwire.nn.functional.softshrink(row, -1.0)
+    assert waits == ["softshrink"]
 
 
 def test_a_gradient_of_the_programs_own_code_is_described_by_the_server(deferring):

@@ -55,7 +55,8 @@ def test_a_program_beside_its_server_never_imports_a_channel(server_address: str
 
 
 @pytest.mark.parametrize(
-    "why", ["switched off", "no file", "of another user", "no such system", "closed at once", "closed in an answer"]
+    "why",
+    ["switched off", "no file", "of another user", "no such system", "closed at once", "closed in an answer", "ended"],
 )
 def test_where_it_cannot_be_had_calls_go_by_grpc(
     server_address: str, monkeypatch: pytest.MonkeyPatch, why: str
@@ -69,7 +70,7 @@ def test_where_it_cannot_be_had_calls_go_by_grpc(
     elif why == "no such system":
         monkeypatch.delattr(local.socket, "SO_PEERCRED")
     else:
-        answer = b"" if why == "closed at once" else framed(b"whole")[:-1]
+        answer = {"closed at once": b"", "ended": LENGTH.pack(1 << 31)}.get(why, framed(b"whole")[:-1])
         monkeypatch.setattr(local_calls, "connected", lambda path: ended_after(answer))
     session = gradwire.connect(server_address)
     assert channels(session) == 1
@@ -94,6 +95,7 @@ def test_credentials_never_travel_there(tmp_path: Path) -> None:
     assert not may_call("unix:/socket", Credentials(token="secret"))
     assert not may_call("unix:/socket", Credentials(tls=True))
     assert not may_call("localhost:50051", Credentials())
+    assert not may_call("unix:relative", Credentials())
 
 
 def test_a_refusal_is_the_same_as_by_grpc(server_address: str, monkeypatch: pytest.MonkeyPatch) -> None:

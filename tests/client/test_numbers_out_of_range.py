@@ -14,6 +14,10 @@ CALLS = {
     "masked_fill_": lambda t, x, number: x.masked_fill_(x > 0, number),
     "index_fill": lambda t, x, number: x.index_fill(0, t.tensor([0]), number),
     "linspace": lambda t, x, number: t.linspace(0, number, 3, dtype=x.dtype),
+    "clamp": lambda t, x, number: x.clamp(number, number),
+    "clamp_min": lambda t, x, number: x.clamp_min(number),
+    "clamp_max": lambda t, x, number: x.clamp_max(number),
+    "hardtanh": lambda t, x, number: t.nn.functional.hardtanh(x, number, number),
     "scatter": lambda t, x, number: x.scatter(0, t.tensor([0]), number),
 }
 NUMBERS = {
@@ -41,6 +45,30 @@ def test_a_number_out_of_range_is_refused_at_once(call, dtype, good, bad):
         gradwire.zeros(1).item()  # nothing is left to be told
         assert answer == _answer(torch, call, dtype, number)
         assert answer == "taken" or number == bad
+
+
+FACTORS = {
+    "add": lambda t, x, number: t.add(x, x, alpha=number),
+    "add_": lambda t, x, number: x.add_(x, alpha=number),
+    "sub": lambda t, x, number: t.sub(x, x, alpha=number),
+    "rsub": lambda t, x, number: t.rsub(x, x, alpha=number),
+    "addcmul": lambda t, x, number: t.addcmul(x, x, x, value=number),
+    "addcdiv": lambda t, x, number: t.addcdiv(x, x, x, value=number),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex64"])
+@pytest.mark.parametrize("call", FACTORS)
+def test_a_factor_that_the_dtype_does_not_hold_is_refused(call, dtype):
+    for number in (2.5, 2.5, 1e300, 2j, float("inf"), 2.5):
+        answers = []
+        for t in (torch, gradwire):
+            try:
+                answers.append(str(FACTORS[call](t, t.ones(3, dtype=getattr(t, dtype)), number).dtype))
+            except RuntimeError:
+                answers.append("refused")
+        gradwire.zeros(1).item()
+        assert answers[0] == answers[1], number
 
 
 @pytest.mark.parametrize("call", ["quantile", "normal"])

@@ -8,6 +8,7 @@ import pytest
 
 import gradwire as gw
 import gradwire.utils.data
+from gradwire.utils.data._permutation import MOST, permutation
 
 torch = pytest.importorskip("torch", reason="compares with PyTorch, which is not installed")
 
@@ -275,3 +276,18 @@ def test_the_algorithm_is_selected():
         gw.manual_seed(1, algorithm="dice")
     with pytest.raises(ValueError, match="not 'dice'"):
         gw.Generator(algorithm="dice")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 160, MOST, MOST + 1])
+def test_orders_of_epochs_are_those_of_the_same_seed(size):
+    """The client computes short ones itself."""
+    for seed in (0, 1, 2**32 - 1, 2**32 + 5, 2**63 - 1):
+        expected = torch.randperm(size, generator=torch.Generator().manual_seed(seed)).tolist()
+        assert permutation(seed, size) == expected
+        assert gw.randperm(size, generator=gw.Generator().manual_seed(seed)).tolist() == expected
+    orders = []
+    for each in BOTH:
+        each.manual_seed(size)
+        sampler = each.utils.data.RandomSampler(range(size))
+        orders.append([list(sampler), list(sampler), each.rand(2).tolist()])
+    assert orders[0] == orders[1]

@@ -112,7 +112,7 @@ def arguments(draw, op, rule):
     rank = len(sizes)
     if rule == "pointwise":
         return operands(draw, op)
-    if rule in ("like", "drawn", "dropout"):
+    if rule in ("like", "drawn", "dropout", "triangle"):
         name = op.removesuffix("_")
         if name in ("fill", "full_like", "tril", "triu"):
             return [x, draw.number()]
@@ -133,6 +133,10 @@ def arguments(draw, op, rule):
             if op == "count_nonzero"
             else [x, dim, keepdim]
         )
+    if rule == "length":
+        p = "fro" if op == "norm" and draw.form < 0.5 else draw.random.choice((1, 2, 2.0, 0.5, 3, 0, -1.0))
+        dim = [None, draw.dim(), [draw.dim()], [draw.dim(), draw.dim()]][int(draw.form * 40) % 4]
+        return [x, p, dim, draw.random.random() < 0.4]
     if rule == "creation":
         return [draw.sizes(), draw.number()] if op == "full" else [[draw.number(-1, 5) for _ in sizes]]
     if rule == "creation_like":

@@ -192,3 +192,32 @@ def test_a_message_cut_short_is_refused():
 def test_doubles_are_eight_bytes_little_endian():
     template = wire.make_template(op_build, [1, 1.0, 2, 3, 4, 5])
     assert struct.pack("<d", 0.1) in template.fill([1, 0.1, 2, 3, 4, 5])
+
+
+@pytest.mark.parametrize("flag", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "int64", "uint8", "bool"])
+def test_small_arrays_are_posted_as_their_message(dtype, flag, posted, deferring):
+    """From the second at a line on, without a message of protobuf. Zeros and ones are data like others."""
+    kind = getattr(gradwire, dtype)
+    flag = flag and kind.is_floating_point
+    given = [[[value, 1]] for value in (0, 1, 0, 1, 1)]
+    kept = [gradwire.tensor(each, dtype=kind, requires_grad=flag) for each in given]
+    deferring.sync()
+    for made, sent in zip(kept, posted, strict=True):
+        payload = types_pb2.Payload(dtype=kind.code, shape=(1, 2), data=parse(sent).create.payload.data)
+        create = commands_pb2.CreateRequest(id=made._id, requires_grad=flag, payload=payload)
+        assert parse(sent) == service_pb2.Command(create=create, quiet=True)
+    assert [made.float().tolist() for made in kept] == given
+
+
+def test_commands_whose_bytes_have_no_fixed_place_have_no_frame():
+    def build(number, data):
+        request = commands_pb2.CreateRequest(id=number, payload=types_pb2.Payload(dtype=1, data=data))
+        return service_pb2.Command(create=request)
+
+    frame = wire.make_data_frame(build, 8)
+    assert parse(frame.fill(7, b"\0\xffabcdef")).create.payload.data == b"\0\xffabcdef"
+    assert wire.make_data_frame(build, 0) is None
+    assert wire.make_data_frame(lambda number, data: build(number, data * 2), 8) is None
+    assert wire.make_data_frame(lambda number, data: build(number, data[:4]), 8) is None
+    assert wire.make_data_frame(lambda number, data: build(5, data), 8) is None

@@ -14,17 +14,24 @@ import pytest
 from gradwire_engine import REGISTRY
 from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.declaration import OPS
+from gradwire_engine.op.op import Op
 from gradwire_engine.op.saving import Saving
 from gradwire_engine.op.value_access import read_array
 
 # Names with which a function reads arrays, or draws random numbers other than by an op.
 REVEALING = frozenset(("array", "storage", "host", "generator_for", "sampler_for"))
+DRAWING = frozenset(("generator_for", "sampler_for"))
 COMPOSITES = {name: each for name, each in REGISTRY.items() if isinstance(each, Composite)}
 FORMULAS = {(op.name, of): formula for op in OPS.values() for of, (formula, _) in op.formulas.items()}
 
 
 def inferred(function: Callable[..., Any]) -> bool:
     """Whether a function, or a function of gradwire_engine.ops that it calls, names what reads arrays."""
+    return names_any(function, REVEALING, Composite)
+
+
+def names_any(function: Callable[..., Any], revealing: frozenset[str], through: Any) -> bool:
+    """Whether a function names one of these, or one that it calls does. through: classes of ops that are followed."""
     seen: set[types.CodeType] = set()
     waiting: list[Any] = [function]
     while waiting:
@@ -34,10 +41,10 @@ def inferred(function: Callable[..., Any]) -> bool:
             continue
         seen.add(code)
         names = set(names_in(code))
-        if names & REVEALING:
+        if names & revealing:
             return True
         for found in (*map(one.__globals__.get, names), *(cell.cell_contents for cell in one.__closure__ or ())):
-            called = found.function if isinstance(found, Composite) else found
+            called = found.function if isinstance(found, through) else found
             if isinstance(called, types.FunctionType) and called.__module__.startswith("gradwire_engine.ops"):
                 waiting.append(called)
     return False
@@ -56,6 +63,16 @@ def test_a_composite_declares_whether_it_reads_values() -> None:
         name: each.reads_values for name, each in COMPOSITES.items() if each.reads_values != inferred(each.function)
     }
     assert not wrong
+
+
+def test_an_op_declares_whether_it_draws() -> None:
+    """The client counts draws by these declarations."""
+    undeclared = [
+        name for name, each in REGISTRY.items() if not each.draws and names_any(each.function, DRAWING, (Composite, Op))
+    ]
+    assert not undeclared
+    assert names_any(REGISTRY["dropout"].function, DRAWING, (Composite, Op))
+    assert not [which for which, formula in FORMULAS.items() if names_any(formula, DRAWING, (Composite, Op))]
 
 
 def test_a_formula_declares_whether_it_reads_values() -> None:

@@ -202,6 +202,26 @@ def test_a_backward_pauses_if_anything_else_is_to_be_done(why: str, offloads: bo
 
 
 @pytest.mark.parametrize("offloads", [False, True])
+@pytest.mark.parametrize("whose", [1, 2])
+def test_only_calls_of_other_sessions_make_a_backward_pause(whose: int, offloads: bool) -> None:
+    playing = with_chain()
+    extending(playing, offloads)
+    scheduler, arrived = playing.scheduler, [3]
+    run(playing, 1, 2, NODES + 2, command(c.BackwardRequest(tensors=[LAST])))
+
+    def take() -> None:
+        run(playing, whose, arrived.pop(), NODES + 3 if whose == 1 else 1, command(c.DescribeRequest()))
+
+    scheduler.has_calls, scheduler.take_calls = lambda: bool(arrived), take
+    while arrived:
+        scheduler.slice()
+    assert (passed(playing.runtime.sessions[1]) == NODES) == (whose == 1)
+    playing.play()
+    assert playing.done == ([2, 3] if whose == 1 else [3, 2])
+    assert not any(playing.failures)
+
+
+@pytest.mark.parametrize("offloads", [False, True])
 def test_a_cancel_is_seen_in_an_extended_slice(offloads: bool) -> None:
     playing = with_chain()
     extending(playing, offloads)

@@ -401,10 +401,13 @@ class ProgramBytes(Protocol):
     hash: bytes
 
 
-def run_program(session: SessionProtocol, trace: ProgramBytes, send: Callable[[], Any]) -> Any:
+def run_program(
+    session: SessionProtocol, trace: ProgramBytes, send: Callable[[], Any], of_optimizer: bool = False
+) -> Any:
     """Send the command that runs a program; register the program first unless the server knows it.
 
     A run that waits is sent with the registration. If the server refuses that, the run finds no program.
+    of_optimizer: whether it draws no random numbers and writes to floating tensors alone.
     """
     registered: Callable[[], Any] | None = None
     if trace.hash in session.programs:
@@ -413,7 +416,11 @@ def run_program(session: SessionProtocol, trace: ProgramBytes, send: Callable[[]
         registered = session.issue(_registration(trace))
     else:  # which sort the commands of the buffer
         _register(session, trace)
-    session.hidden_writes += 1
+    if of_optimizer:
+        session.float_writes += 1
+    else:
+        session.hidden_writes += 1
+        session.begin_draw()
     try:
         result = send()
     except BaseException as error:

@@ -105,7 +105,7 @@ def backward(
         return service_pb2.Command(backward=request)
 
     reachable = ReachableNodes([root._edge for root in roots])
-    session.hidden_writes += 1  # gradients accumulate in place
+    session.begin_backward()
     received: list[Any] = []
     values = [each._id for each in (*roots, *given, *targets)]
     dual = any(each._spec.tangents for each in (*roots, *given))
@@ -147,7 +147,7 @@ def backward(
                     this = Pass(keep, not targets, sparse, roots, targets)
                     run_hooks(session, answer.due, create_graph, on_result, this)
                 finally:
-                    session.hidden_writes += 1  # what hooks have read may be written after them
+                    session.float_writes += 1  # what hooks have read may be written after them
             else:
                 on_result(answer)
     if not keep:
@@ -263,6 +263,7 @@ def grad(
     if not ((plain and reachable.known) or check_nan) and may_know(session, [*roots, *gradients, *targets]):
         options = (keep, create_graph, bool(allow_unused), materialize_grads)
         memo = DerivativeMemo("grad", session, (roots, gradients, targets), options)
+    session.begin_backward()
     if memo is not None and memo.entry is not None:
         commands.repeat(session, memo.entry, values)
         made = memo.gradients(ids)

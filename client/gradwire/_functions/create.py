@@ -17,19 +17,20 @@ from gradwire._base import dtypes
 from gradwire._base.call_site import find_call_site
 from gradwire._base.dtypes import default_device_name, device, device_name, dtype
 from gradwire._base.errors import GradwireRuntimeError, GradwireTypeError, GradwireValueError, refuse
+from gradwire._base.memory_formats import PRESERVE, name_of, strides_in
 from gradwire._base.modes import is_inference_mode_enabled, no_grad
 from gradwire._base.promotion import promote_types
 from gradwire._base.wiring import wired
 from gradwire._functions.stored_values import StoredValues
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.memo import MemoEntry, intern
+from gradwire._proxy.memo import MemoEntry, Spec, intern
 from gradwire._proxy.results import new_proxy
 from gradwire._session.sessions import current_session
 from gradwire._tensor.batching import BATCHING, LIFTS, MADE
 from gradwire._tensor.call import _call, _sizes
 from gradwire._tensor.out import _into
 from gradwire._tensor.tensor import Tensor, warn_of_scalar
-from gradwire._transport.wire import Template, framed
+from gradwire._transport.wire import DataFrame, Template, framed, make_data_frame
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 from gradwire.v1 import types_pb2 as pb
 
@@ -364,21 +365,20 @@ def _send(session: SessionProtocol, array: Array, found: dtype, device: str, req
     tensor_id = next(session.ids)
     call_site = find_call_site()
     key = ("create", id(call_site[0]), call_site[1], spec.kind)  # values of other sizes are not refused either
-    request = commands_pb2.CreateRequest(
-        id=tensor_id,
-        requires_grad=requires_grad,
-        device="" if device == "cpu" else device,
-        grad_mode=pb.GRAD_MODE_INFERENCE if inference else pb.GRAD_MODE_UNSPECIFIED,
-    )
-    code: Any = found.code
-    if array.nbytes > (session.limits.max_inline_bytes or 1 << 20):
+    entry, most = session.memo.get(key), session.limits.max_inline_bytes or 1 << 20
+    frame = None if entry is None or array.nbytes > min(most, _MOST_FRAMED) else _frame(spec, array.nbytes)
+    if entry is not None and frame is not None:
+        session.post_large(frame.fill(tensor_id, array.tobytes()), entry)
+        return cast("Tensor", new_proxy(session, tensor_id, spec))
+    request = _request(tensor_id, spec)
+    if array.nbytes > most:
         transfer = session.upload(memoryview(array.data).cast("B"))
+        code: Any = found.code
         request.transfer.CopyFrom(
             commands_pb2.Transfer(transfer_id=transfer, dtype=code, shape=array.shape, total_bytes=array.nbytes)
         )
     else:
-        request.payload.CopyFrom(pb.Payload(dtype=code, shape=array.shape, data=array.tobytes()))
-    entry = session.memo.get(key)
+        _put(request, spec, array.tobytes())
     if entry is None:
         entry = MemoEntry(key, "create", call_site, _NO_TEMPLATE, (spec,))
         if _must_wait(session, entry, request):
@@ -392,6 +392,40 @@ def _send(session: SessionProtocol, array: Array, found: dtype, device: str, req
         session.post_large(framed(service_pb2.Command(create=request, quiet=True).SerializeToString()), entry)
     made: Tensor = new_proxy(session, tensor_id, spec)
     return made
+
+
+# Frames of the creations of small arrays, by the description of their tensor: a message takes longer to make.
+_FRAMES: dict[Spec, DataFrame | None] = {}
+_MOST_FRAMED, _MOST_FRAMES = 1 << 12, 1 << 10
+
+
+def _frame(spec: Spec, size: int) -> DataFrame | None:
+    if spec not in _FRAMES:
+
+        def build(number: int, data: bytes) -> service_pb2.Command:
+            request = _request(number, spec)
+            _put(request, spec, data)
+            return service_pb2.Command(create=request)
+
+        if len(_FRAMES) >= _MOST_FRAMES:
+            _FRAMES.clear()
+        _FRAMES[spec] = make_data_frame(build, size)
+    return _FRAMES.get(spec)
+
+
+def _request(number: int, spec: Spec) -> commands_pb2.CreateRequest:
+    """A request without its values."""
+    return commands_pb2.CreateRequest(
+        id=number,
+        requires_grad=spec.requires_grad,
+        device="" if spec.device_name == "cpu" else spec.device_name,
+        grad_mode=pb.GRAD_MODE_INFERENCE if spec.inference else pb.GRAD_MODE_UNSPECIFIED,
+    )
+
+
+def _put(request: commands_pb2.CreateRequest, spec: Spec, data: bytes) -> None:
+    code: Any = spec.dtype.code
+    request.payload.CopyFrom(pb.Payload(dtype=code, shape=tuple(spec.shape), data=data))
 
 
 def _must_wait(session: SessionProtocol, entry: MemoEntry, request: commands_pb2.CreateRequest) -> bool:
@@ -418,7 +452,9 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
         filled = cast("Tensor", _into(op, out, create(op, args, like_output(options, out), session)))
         return filled.requires_grad_() if wanted else filled
     generator = options.pop("generator", None)
-    options.pop("memory_format", None)  # the only layout is row-major
+    memory_format = options.pop("memory_format", None)
+    if memory_format is not None and (name := name_of(memory_format)) != PRESERVE:
+        return _in_format(op, args, options, session, memory_format, name)
     options.pop("pin_memory", None)  # the server decides on the placement of its bytes
     layout = options.pop("layout", None)
     if layout is not None and layout is not wired("strided"):
@@ -437,6 +473,21 @@ def create(op: str, args: tuple[Any, ...], options: dict[str, Any], session: Ses
         else:
             made = _call(op, args, named)
     return made
+
+
+def _in_format(
+    op: str, args: tuple[Any, ...], options: dict[str, Any], session: SessionProtocol | None, memory_format: Any,
+    name: str,
+) -> Tensor:  # fmt: skip
+    """Make a tensor that lies in a memory format. Numbers are drawn in the order of its memory, as in PyTorch."""
+    if isinstance(args[0], Handle):
+        return create(op, (args[0].detach().contiguous(memory_format), *args[1:]), options, session)  # type: ignore[attr-defined]
+    wanted = options.pop("requires_grad", False)
+    made = create(op, args, options, session)
+    strides_in(made.shape, name)
+    with no_grad():
+        made = made.contiguous(memory_format)
+    return made.requires_grad_() if wanted else made
 
 
 def like_output(options: dict[str, Any], out: Tensor) -> dict[str, Any]:

@@ -298,3 +298,8 @@ def _ranked(value: Any) -> tuple[int, dtype]:
     if isinstance(value, int):
         return 0, dtypes.int64
     return 0, default.to_complex() if isinstance(value, complex) else default
+
+
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy that stays in the graph, with the input's strides or in a memory format (torch.clone)."""
+    return input.clone(memory_format=memory_format)

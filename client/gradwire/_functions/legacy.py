@@ -55,7 +55,7 @@ BoolTensor = _type("Bool")
 
 
 class memory_format:
-    """PyTorch's layout of a tensor's elements; here the layout is always row-major."""
+    """PyTorch's order of a tensor's dimensions in memory, by name."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -68,14 +68,6 @@ contiguous_format = memory_format("contiguous_format")
 preserve_format = memory_format("preserve_format")
 channels_last = memory_format("channels_last")
 channels_last_3d = memory_format("channels_last_3d")
-
-
-def lies_in(tensor: Tensor, format: memory_format) -> bool:
-    """Whether a tensor's elements lie without gaps in a memory format."""
-    order = {channels_last: (0, 2, 3, 1), channels_last_3d: (0, 2, 3, 4, 1)}.get(format)
-    if order is None:
-        return tensor.is_contiguous()
-    return tensor.ndim == len(order) and tensor.permute(order).is_contiguous()
 
 
 class layout:

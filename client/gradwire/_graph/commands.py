@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 Read = Callable[[service_pb2.Result], tuple[Spec, ...]]
 CallSite = tuple[CodeType, int]
+# Commands that draw no random numbers. Backward and runs of programs that may are noted where they begin.
+_DRAWING_NOTHING = frozenset(
+    {"backward", "grad", "retain_grad", "run_program", "set_data", "set_grad", "set_requires_grad"}
+)
 # Templates of commands that differ in ids alone, by name, number of ids and flag.
 _TEMPLATES: dict[tuple[str, int, bool | None], Template | None] = {}
 
@@ -44,6 +48,8 @@ def run(
     does not refuse the command. `call_site` is the user's, if it is known.
     """
     call_site = call_site or find_call_site()
+    if name not in _DRAWING_NOTHING:
+        session.begin_draw()
     full = (name, id(call_site[0]), call_site[1], *key)
     entry = session.memo.get(full)
     if entry is not None and entry.template is not None:

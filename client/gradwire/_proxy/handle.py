@@ -50,35 +50,11 @@ class ViewOf:
         self.written = False
 
 
-class Items:
-    """The items of a small tensor that a program iterates over: the first that is read brings the values of all.
-
-    They hold while the tensor's storage is unchanged.
-    """
-
-    __slots__ = ("changes", "source", "storage", "values", "writes")
-
-    def __init__(self, source: Handle, storage: StorageState) -> None:
-        self.source = source
-        self.storage = storage
-        self.changes = storage.changes
-        self.writes = self._other_writes()
-        self.values: list[object] | None = None
-
-    @property
-    def unchanged(self) -> bool:
-        """Whether no value was written since the iteration began."""
-        return self.storage.changes == self.changes and self._other_writes() == self.writes
-
-    def _other_writes(self) -> int:
-        session = self.source._session
-        return session.untracked_writes + session.hidden_writes
-
-
 class Handle:
     """The base class of Tensor. When the last reference is dropped, the next batch releases the id.
 
-    `_item` is set for the items of an iteration only, and for sums of these: the items, the index, and what is added.
+    `_known` is set where the client may find out the tensor's values, and `_item_values` where items of the tensor were
+    taken (`_tensor/known_values/`).
     """
 
     __slots__ = (
@@ -88,7 +64,8 @@ class Handle:
         "_edge",
         "_grad",
         "_id",
-        "_item",
+        "_item_values",
+        "_known",
         "_retained",
         "_session",
         "_spec",
@@ -97,7 +74,8 @@ class Handle:
 
     _session: SessionProtocol
     _id: int
-    _item: tuple[Items, int, int]
+    _item_values: Any
+    _known: Any
     _spec: Spec
     _edge: Edge | None
     _grad: Any

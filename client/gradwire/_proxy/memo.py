@@ -37,6 +37,9 @@ STRUCTURAL_OPS = frozenset(
 #: False.
 WRITING_OPS: dict[str, tuple[tuple[int, int], ...]] = {}
 
+#: Ops that may draw random numbers, from the engine's declarations (`_tensor/ops.py`).
+DRAWING_OPS: set[str] = set()
+
 
 class Spec:
     """A tensor's description without values. `strides` is empty for a contiguous tensor."""
@@ -308,7 +311,9 @@ class MemoEntry:
 
     def _is_plain(self) -> bool:
         """Whether the fast path may be taken: one new tensor, no view, no leaf that requires grad, no tangents."""
-        if len(self.specs) != 1 or self.in_place or self.same or self.warning or self.name in WRITING_OPS:
+        if len(self.specs) != 1 or self.in_place or self.same or self.warning:
+            return False
+        if self.name in WRITING_OPS or self.name in DRAWING_OPS:
             return False
         spec = self.specs[0]
         return not (spec.is_view or spec.tangents) and not (spec.is_leaf and spec.requires_grad)

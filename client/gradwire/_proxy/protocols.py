@@ -100,6 +100,13 @@ class SessionProtocol(Protocol):
     check_at: int
     untracked_writes: int
     hidden_writes: int
+    float_writes: int
+    _session_id: str
+    others_may_write: bool
+    checkpoints: bool
+    draw_calls: int
+    draws: Any
+    draws_apart: bool
     remembered_nodes: int
     redescribed: dict[int, int]
     redescribed_any: int
@@ -146,6 +153,12 @@ class SessionProtocol(Protocol):
         meanwhile: Callable[[], object] | None = None,
     ) -> service_pb2.Result:
         """Send a command after all buffered ones, call `meanwhile`, and wait for the answer."""
+
+    def begin_backward(self) -> None:
+        """Note that a backward is about to be sent."""
+
+    def begin_draw(self) -> int:
+        """Note that a command that may draw from the generator is about to be sent; return its number."""
 
     def post_recorded(self, command: service_pb2.Command, entry: MemoEntry) -> None:
         """Record a command whose answer is known, and buffer it."""

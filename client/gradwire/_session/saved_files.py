@@ -29,7 +29,7 @@ class SavedFile:
 def write_file(name: str, tensors: Mapping[str, Handle], metadata: Mapping[str, str]) -> None:
     """Write tensors to a file on the server. Raises RuntimeError for tensors of two sessions, and GradwireError."""
     session = next((each._session for each in tensors.values()), None) or current_session()
-    request = files_pb2.SaveFileRequest(session_id=session.session_id, name=name, metadata=metadata)
+    request = files_pb2.SaveFileRequest(session_id=session._session_id, name=name, metadata=metadata)
     for key, tensor in tensors.items():
         if tensor._session is not session:
             raise refuse(f"save(): {key!r} is a tensor of another session than those before it")
@@ -42,7 +42,7 @@ def read_file(name: str, device: str) -> tuple[dict[str, Any], dict[str, str]]:
     """Load a file on the server as leaves. Returns the tensors by name, and the file's metadata."""
     session = current_session()
     request = files_pb2.LoadFileRequest(
-        session_id=session.session_id, request_id=secrets.token_urlsafe(12), name=name, device=device
+        session_id=session._session_id, request_id=secrets.token_urlsafe(12), name=name, device=device
     )
     if is_inference_mode_enabled():
         request.grad_mode = types_pb2.GRAD_MODE_INFERENCE

@@ -40,7 +40,7 @@ class Snapshot:
 
 def save_session(session: SessionProtocol, name: str | None, tensors: Mapping[str, Any], ttl: float | None) -> Snapshot:
     """See Session.save."""
-    request = snapshots_pb2.SaveSessionRequest(session_id=session.session_id, name=name or "")
+    request = snapshots_pb2.SaveSessionRequest(session_id=session._session_id, name=name or "")
     if ttl is not None:
         request.ttl_ms = max(1, int(ttl * 1000))
     for key, tensor in tensors.items():

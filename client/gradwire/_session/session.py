@@ -81,6 +81,14 @@ _SUSPENDING = tuple(name for name, facts in FACTS.items() if facts.may_suspend)
 _NOTHING = service_pb2.RunResponse()
 # Maximum extra bytes of a prepared op's call between commands of another kind.
 _CALLS_HEAD = 16
+# Commands that draw no random numbers. Ops that may draw are noted where they are called.
+_DRAWING_NOTHING = frozenset(
+    {
+        "backward", "create", "describe", "grad", "gradients", "graph", "name_edge", "op", "read", "record_function",
+        "register_hook", "register_program", "release", "remove_hook", "retain_grad", "set_counters", "set_data",
+        "set_grad", "set_requires_grad",
+    }
+)  # fmt: skip
 _IDS_PER_WRITER = 40  # of a server that does not tell first_id
 
 
@@ -149,7 +157,7 @@ class Session:
             answer = restored.session
         else:
             answer = open_session(transport, placing)
-        self.session_id = answer.session_id
+        self._session_id = answer.session_id
         self.limits = answer.limits
         self._bulk = Bulk(transport, answer)
         self.lease_seconds = max(answer.lease_ms, 1) / 1000
@@ -157,8 +165,20 @@ class Session:
 
         #: Number of changes that no tensor's storage counts: by programs, and by `tensor.data = …`.
         self.untracked_writes = 0
-        #: Number of commands that may have written to tensors without such a count: backward and runs of programs.
+        #: Number of commands that may have written to tensors without such a count: runs of programs.
         self.hidden_writes = 0
+        #: Number of those that may have written to floating tensors alone: backward and steps of optimizers.
+        self.float_writes = 0
+        #: Whether another client may work in the session, which the program has asked for its id.
+        self.others_may_write = False
+        #: Whether a part of a graph is computed again in backward, which may draw random numbers.
+        self.checkpoints = False
+        #: Number of commands that may have drawn random numbers, and the client's copy of the generator.
+        self.draw_calls = 0
+        self.draws: Any = None
+        #: Whether more than one thread drew: then the order of draws is not known.
+        self.draws_apart = False
+        self._drawing_thread = 0
         #: Seed and algorithm of the last manual_seed(); a new object for each. None before.
         self.seeding: tuple[int, str] | None = None
         self.memo: dict[tuple[object, ...], MemoEntry] = {}
@@ -209,12 +229,18 @@ class Session:
         # A method of this session here would make a cycle. Then it would end only when garbage is collected.
         exit_reason = _runs if embedded is None else embedded.exit_reason
         self._retransmission = Retransmission(transport, answer, exit_reason, patience)
-        self._session_finalizer = Finalizer(transport, self.session_id, embedded)
+        self._session_finalizer = Finalizer(transport, self._session_id, embedded)
         self._finalizer = weakref.finalize(self, ORPHANS.put, self._session_finalizer)
         self._finalizer.atexit = False
         self._restored = restored
         #: The named tensors of a session opened by gradwire.restore(); empty for others.
         self.tensors: dict[str, Any] = {}
+
+    @property
+    def session_id(self) -> str:
+        """The id by which other clients work in this session. From now on each value is read from the server."""
+        self.others_may_write = self.draws_apart = True
+        return self._session_id
 
     @property
     def address(self) -> str:
@@ -278,6 +304,21 @@ class Session:
         is_idle = not self._retransmission.in_flight and self.recorder is None
         if waiting >= (EARLY_COMMANDS if is_idle else self._enough()):
             self.flush()
+
+    def begin_backward(self) -> None:
+        """Note that a backward is about to be sent: gradients accumulate in place."""
+        self.float_writes += 1
+        if self.checkpoints:
+            self.begin_draw()
+
+    def begin_draw(self) -> int:
+        """Note that a command that may draw from the generator is about to be sent; return its number."""
+        thread = threading.get_ident()
+        if thread != self._drawing_thread:
+            self.draws_apart = bool(self._drawing_thread)
+            self._drawing_thread = thread
+        self.draw_calls += 1
+        return self.draw_calls
 
     def end_step(self) -> None:
         """Send whole training steps, if enough wait; called when a backward was buffered."""
@@ -455,6 +496,8 @@ class Session:
         recorder = self.recorder
         if recorder is not None:
             recorder.check(command)
+        if command.WhichOneof("command") not in _DRAWING_NOTHING:
+            self.begin_draw()
         waiter = Waiter(CallSite(*find_call_site()))
         timeout = TIMEOUT.get()
         if timeout is None:
@@ -511,6 +554,8 @@ class Session:
             result = self.wait(command)
             return lambda: result
         self.raise_if_unusable()
+        if command.WhichOneof("command") not in _DRAWING_NOTHING:
+            self.begin_draw()
         waiter = Waiter(CallSite(*find_call_site()))
         data = command.SerializeToString()
         self.buffered_bytes += len(data)
@@ -630,7 +675,8 @@ class Session:
 
     def _cancel(self, seq: int) -> None:
         self._cancelled = max(self._cancelled, seq)
-        request = service_pb2.CancelRequest(session_id=self.session_id, writer=self._writer, through_seq=seq)
+        self.draw_calls += 1  # a cancelled command draws nothing
+        request = service_pb2.CancelRequest(session_id=self._session_id, writer=self._writer, through_seq=seq)
         self._transport.notify("Cancel", request)
 
     def _raise_refusal(self, result: service_pb2.Result) -> None:
@@ -718,6 +764,7 @@ class Session:
             if type(record) is Waiter:
                 record.result = result
             elif result.HasField("error") and record is not None:
+                self.draw_calls += 1  # a refused command may have drawn nothing
                 assert isinstance(record, MemoEntry)
                 for part in record.parts:
                     # Without the entry the next execution waits, so an error is raised in the call itself.
@@ -808,7 +855,7 @@ class Session:
     def renew_lease(self) -> None:
         """Renew the session's lease on the server."""
         if self._unusable is None:
-            request = service_pb2.KeepAliveRequest(session_id=self.session_id)
+            request = service_pb2.KeepAliveRequest(session_id=self._session_id)
             answer = self._transport.call("KeepAlive", request, service_pb2.KeepAliveResponse, waits=())
             self._expires_unix_ms = answer.expires_unix_ms
 

@@ -22,7 +22,7 @@ from gradwire._base.modes import GRAD_ENABLED, wire_mode
 from gradwire._base.watching import unwatched
 from gradwire._proxy.dual_levels import note_changed_dual
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.memo import WRITING_OPS, MemoEntry, Model, Spec, read_spec
+from gradwire._proxy.memo import DRAWING_OPS, WRITING_OPS, MemoEntry, Model, Spec, read_spec
 from gradwire._proxy.results import TENSOR_CLASS, new_result, pack_results, refresh, update_in_place, update_strides
 from gradwire._proxy.shadow_graph import NodeHooks, OpNode
 from gradwire._session.sessions import current_session
@@ -32,6 +32,7 @@ from gradwire._tensor.foretelling import DTYPE_RULES, foretell
 from gradwire._tensor.foretelling.kinds import PARAMETER_KINDS
 from gradwire._tensor.in_place import check_in_place, note_written, writes_in_place
 from gradwire._tensor.inference import foresee, holds_anywhere, infer, is_large, learn, modelled, sketch
+from gradwire._tensor.known_values.drawn import note_draw
 from gradwire._tensor.overrides import OverriddenError, call_override
 from gradwire._tensor.shape_rules import RULES, Rule, Shapes
 from gradwire._tensor.warnings import WARNING_OPS, warn, warning_of
@@ -190,14 +191,20 @@ def _inferred_call(
     if in_place:
         check_in_place(op, args, GRAD_ENABLED.get(), edges)
     ids = [] if in_place else [next(session.ids) for _ in entry.specs]
+    drawing = session.begin_draw() if op in DRAWING_OPS else 0
     session.post(entry.model.pattern.fill([*values, *ids], entry.integers), entry)
     session.remember(entry)
     if in_place:
         update_in_place(args[0], entry.specs[0], edges, bool(GRAD_ENABLED.get()))
+        if drawing:
+            note_draw(session, drawing, op, args, args[0])
         return args[0]
     if op in WRITING_OPS:
         note_written(op, args)
-    return pack_results(op, _results(session, ids, entry.specs, (), edges, args, values), result)
+    made = _results(session, ids, entry.specs, (), edges, args, values)
+    if drawing:
+        note_draw(session, drawing, op, args, made[0])
+    return pack_results(op, made, result)
 
 
 def _repeat(
@@ -214,12 +221,16 @@ def _repeat(
         warn(entry.warning)
     if entry.in_place:
         check_in_place(op, args, GRAD_ENABLED.get(), edges)
+    drawing = session.begin_draw() if op in DRAWING_OPS else 0
+    if entry.in_place:
         session.post_op(entry, values)
         (update_strides if op == "take_geometry_" else update_in_place)(
             args[0], entry.specs[0], edges, bool(GRAD_ENABLED.get())
         )
         if entry.specs[0].tangents:
             note_changed_dual(args[0], edges, args)
+        if drawing:
+            note_draw(session, drawing, op, args, args[0])
         return args[0]
     same = entry.same
     if same and min(same) >= 0:
@@ -232,6 +243,8 @@ def _repeat(
     if entry.structural and type(made[0]._edge) is list:
         node = made[0]._edge = OpNode(made[0]._edge)
         node.entry, node.order, node.values = entry, ids[0], values
+    if drawing:
+        note_draw(session, drawing, op, args, made[0])
     return pack_results(op, made, result)
 
 
@@ -312,6 +325,7 @@ def _first_call(
     # If the number of results is unknown, the server chooses their ids too.
     ids = (next(session.ids),) if not in_place and (result is None or result == "bool") else ()
     meanwhile = partial(prepare_repeats, ids) if in_place or ids else None
+    drawing = session.begin_draw() if op in DRAWING_OPS else 0
     outputs = session.wait(build([*values, *ids]), ids, meanwhile).op.outputs
     specs = tuple([read_spec(output) for output in outputs])
     same = _returned_inputs(args, values, outputs)
@@ -335,10 +349,14 @@ def _first_call(
         (update_strides if op == "take_geometry_" else update_in_place)(args[0], specs[0], edges, bool(enabled))
         if specs[0].tangents:
             note_changed_dual(args[0], edges, args)
+        if drawing:
+            note_draw(session, drawing, op, args, args[0])
         return args[0]
     if op in WRITING_OPS:
         note_written(op, args)
     made = _results(session, [output.id for output in outputs], specs, same, edges, args, values)
+    if drawing:
+        note_draw(session, drawing, op, args, made[0])
     return pack_results(op, made, result)
 
 
@@ -452,6 +470,8 @@ def _record_again(
 ) -> Any:
     """Apply an op in a recorded call whose results are known; do not wait for the answer."""
     ids = [] if entry.in_place else [next(session.ids) for _ in entry.specs]
+    if entry.name in DRAWING_OPS:
+        session.begin_draw()
     sent = [*values, *ids]
     if entry.template is None and entry.model is not None and entry.model.pattern is not None:
         entry.make_template()

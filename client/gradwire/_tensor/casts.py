@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradwire._base import dtypes
+from gradwire._base.memory_formats import PRESERVE, name_of, suggested
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec
 from gradwire._tensor.call import _call
@@ -13,8 +14,7 @@ from gradwire._tensor.call import _call
 class Casts:
     """Mixin with the methods of Tensor that change dtype or device.
 
-    The methods have the names of Python types, which they would shadow in the class body of Tensor. A memory format has
-    no effect: results are row-major.
+    The methods have the names of Python types, which they would shadow in the class body of Tensor.
     """
 
     __slots__ = ()
@@ -26,7 +26,18 @@ class Casts:
         A differentiable copy, or this very tensor if nothing changes (unless `copy=True`).
         """
         wanted_dtype, wanted_device, copied = _parse_to(args, kwargs)
-        return self._moved(wanted_dtype, wanted_device, copied)
+        return self._in_format(kwargs.get("memory_format"), wanted_dtype, wanted_device, copied)
+
+    def _in_format(
+        self, memory_format: Any, wanted_dtype: dtypes.dtype | None, wanted_device: str | None, copied: bool = False
+    ) -> Any:
+        """Cast and move the tensor; what is new lies in the memory format."""
+        made = self._moved(wanted_dtype, wanted_device, copied)
+        if memory_format is None or (name := name_of(memory_format)) == PRESERVE:
+            return made
+        if made is self and suggested(self._spec.shape, self.stride()) == name:
+            return self
+        return made.contiguous(memory_format)
 
     def _moved(self, wanted_dtype: dtypes.dtype | None, wanted_device: str | None, copied: bool = False) -> Any:
         spec = self._spec
@@ -61,59 +72,59 @@ class Casts:
 
     def cpu(self, memory_format: Any = None) -> Any:
         """This tensor in the server's memory."""
-        return self._moved(None, "cpu")
+        return self._in_format(memory_format, None, "cpu")
 
     def cuda(self, device: Any = None, non_blocking: bool = False, memory_format: Any = None) -> Any:
         """This tensor on the server's GPU. Raises RuntimeError if it has none."""
-        return self._moved(None, dtypes.device_name("cuda" if device is None else device))
+        return self._in_format(memory_format, None, dtypes.device_name("cuda" if device is None else device))
 
     def float(self, memory_format: Any = None) -> Any:
         """Cast to float32."""
-        return self._moved(dtypes.float32, None)
+        return self._in_format(memory_format, dtypes.float32, None)
 
     def double(self, memory_format: Any = None) -> Any:
         """Cast to float64."""
-        return self._moved(dtypes.float64, None)
+        return self._in_format(memory_format, dtypes.float64, None)
 
     def half(self, memory_format: Any = None) -> Any:
         """Cast to float16."""
-        return self._moved(dtypes.float16, None)
+        return self._in_format(memory_format, dtypes.float16, None)
 
     def bfloat16(self, memory_format: Any = None) -> Any:
         """Cast to bfloat16."""
-        return self._moved(dtypes.bfloat16, None)
+        return self._in_format(memory_format, dtypes.bfloat16, None)
 
     def int(self, memory_format: Any = None) -> Any:
         """Cast to int32."""
-        return self._moved(dtypes.int32, None)
+        return self._in_format(memory_format, dtypes.int32, None)
 
     def long(self, memory_format: Any = None) -> Any:
         """Cast to int64."""
-        return self._moved(dtypes.int64, None)
+        return self._in_format(memory_format, dtypes.int64, None)
 
     def short(self, memory_format: Any = None) -> Any:
         """Cast to int16."""
-        return self._moved(dtypes.int16, None)
+        return self._in_format(memory_format, dtypes.int16, None)
 
     def char(self, memory_format: Any = None) -> Any:
         """Cast to int8."""
-        return self._moved(dtypes.int8, None)
+        return self._in_format(memory_format, dtypes.int8, None)
 
     def byte(self, memory_format: Any = None) -> Any:
         """Cast to uint8."""
-        return self._moved(dtypes.uint8, None)
+        return self._in_format(memory_format, dtypes.uint8, None)
 
     def bool(self, memory_format: Any = None) -> Any:
         """Cast to bool."""
-        return self._moved(dtypes.bool_, None)
+        return self._in_format(memory_format, dtypes.bool_, None)
 
     def cfloat(self, memory_format: Any = None) -> Any:
         """Cast to complex64."""
-        return self._moved(dtypes.complex64, None)
+        return self._in_format(memory_format, dtypes.complex64, None)
 
     def cdouble(self, memory_format: Any = None) -> Any:
         """Cast to complex128."""
-        return self._moved(dtypes.complex128, None)
+        return self._in_format(memory_format, dtypes.complex128, None)
 
 
 def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[dtypes.dtype | None, str | None, bool]:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from gradwire._base.errors import GradwireTypeError, refuse
+from gradwire._base.memory_formats import CONTIGUOUS, ORDERS, name_of, row_major, strides_in
 from gradwire._base.modes import GRAD_ENABLED, is_inference_mode_enabled, no_grad
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.batching import BATCHING, RESHAPES
@@ -66,7 +67,7 @@ class InPlaceViews(Handle):
         """`resize_` to another tensor's sizes; preserve_format also takes its format (torch.Tensor.resize_as_)."""
         if memory_format is not None and memory_format._name == "preserve_format":
             like: Any = tensor
-            memory_format = next((each for each in _ORDERS if _lies(like, each)), None)
+            memory_format = next((each for each in ORDERS if _lies(like, each)), None)
         return _resized(self, tensor._spec.shape, memory_format)
 
     def set_(
@@ -122,33 +123,11 @@ def _become(self: _T, op: str, *args: Any) -> _T:
     return self
 
 
-# Dimensions from the outermost in memory to the innermost.
-_ORDERS = {"channels_last": (0, 2, 3, 1), "channels_last_3d": (0, 2, 3, 4, 1)}
-
-
-def row_major(sizes: Sequence[int]) -> list[int]:
-    """Strides of a dense row-major tensor."""
-    return [math.prod([max(size, 1) for size in sizes[place + 1 :]]) for place in range(len(sizes))]
-
-
-def _strides(sizes: Sequence[int], memory_format: Any) -> list[int]:
-    """Strides of a dense tensor of a memory format. Raises RuntimeError for one that does not fit the sizes."""
-    name = getattr(memory_format, "_name", memory_format) or "contiguous_format"
-    if name == "contiguous_format":
-        return row_major(sizes)
-    if name not in _ORDERS:
-        raise refuse("Unsupported memory format" + name.removesuffix("_format").title())
-    order = _ORDERS[name]
-    if len(sizes) != len(order):
-        raise refuse(f"required rank {len(order)} tensor to use {name} format", errors_pb2.REASON_SHAPE)
-    dense = row_major([sizes[place] for place in order])
-    return [dense[order.index(place)] for place in range(len(order))]
-
-
 def _lies(tensor: Any, name: str) -> bool:
     """Whether a tensor lies in memory as a format of channels last, and not row-major."""
     sizes = tensor.shape
-    return len(sizes) == len(_ORDERS[name]) and list(tensor.stride()) == _strides(sizes, name) != row_major(sizes)
+    fits = len(sizes) == len(ORDERS[name])
+    return fits and list(tensor.stride()) == strides_in(sizes, name) != row_major(sizes)
 
 
 def _resized(self: _T, sizes: Sequence[int], memory_format: Any) -> _T:
@@ -162,7 +141,7 @@ def _resized(self: _T, sizes: Sequence[int], memory_format: Any) -> _T:
     wanted = tuple(int(size) for size in sizes)
     if any(size < 0 for size in wanted):
         raise refuse(f"Trying to create tensor with negative dimension {min(wanted)}: {list(wanted)}")
-    strides = _strides(wanted, memory_format)
+    strides = strides_in(wanted, CONTIGUOUS if memory_format is None else name_of(memory_format))
     if wanted == tuple(spec.shape) and memory_format is None:
         return self
     count, held = math.prod(wanted), target.numel()

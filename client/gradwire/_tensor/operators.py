@@ -10,7 +10,8 @@ from gradwire._base.errors import GradwireTypeError
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec
 from gradwire._tensor.call import _call
-from gradwire._tensor.values import note_sum
+from gradwire._tensor.known_values.compared import note_comparison
+from gradwire._tensor.known_values.items import note_sum
 
 _NUMBERS = (int, float, bool, complex)
 
@@ -29,13 +30,13 @@ class Operators:
 
     def __add__(self, other: Any) -> Any:
         made = _call("add", (self, other)) if _taken(other) else NotImplemented
-        if type(other) is int and hasattr(self, "_item"):
+        if type(other) is int and hasattr(self, "_known"):
             note_sum(self, other, made)
         return made
 
     def __radd__(self, other: Any) -> Any:
         made = _call("add", (self, other)) if _taken(other) else NotImplemented
-        if type(other) is int and hasattr(self, "_item"):
+        if type(other) is int and hasattr(self, "_known"):
             note_sum(self, other, made)
         return made
 
@@ -44,7 +45,7 @@ class Operators:
 
     def __sub__(self, other: Any) -> Any:
         made = _call("sub", (self, other)) if _taken(other) else NotImplemented
-        if type(other) is int and hasattr(self, "_item"):
+        if type(other) is int and hasattr(self, "_known"):
             note_sum(self, -other, made)
         return made
 
@@ -168,22 +169,40 @@ class Operators:
         return _call("bitwise_xor_", (self, other)) if _taken(other) else NotImplemented
 
     def __eq__(self, other: object) -> Any:
-        return _call("eq", (self, other)) if _taken(other) else NotImplemented
+        made = _call("eq", (self, other)) if _taken(other) else NotImplemented
+        if hasattr(self, "_known"):
+            note_comparison("eq", self, other, made)
+        return made
 
     def __ne__(self, other: object) -> Any:
-        return _call("ne", (self, other)) if _taken(other) else NotImplemented
+        made = _call("ne", (self, other)) if _taken(other) else NotImplemented
+        if hasattr(self, "_known"):
+            note_comparison("ne", self, other, made)
+        return made
 
     def __lt__(self, other: Any) -> Any:
-        return _call("lt", (self, other)) if _taken(other) else NotImplemented
+        made = _call("lt", (self, other)) if _taken(other) else NotImplemented
+        if hasattr(self, "_known"):
+            note_comparison("lt", self, other, made)
+        return made
 
     def __le__(self, other: Any) -> Any:
-        return _call("le", (self, other)) if _taken(other) else NotImplemented
+        made = _call("le", (self, other)) if _taken(other) else NotImplemented
+        if hasattr(self, "_known"):
+            note_comparison("le", self, other, made)
+        return made
 
     def __gt__(self, other: Any) -> Any:
-        return _call("gt", (self, other)) if _taken(other) else NotImplemented
+        made = _call("gt", (self, other)) if _taken(other) else NotImplemented
+        if hasattr(self, "_known"):
+            note_comparison("gt", self, other, made)
+        return made
 
     def __ge__(self, other: Any) -> Any:
-        return _call("ge", (self, other)) if _taken(other) else NotImplemented
+        made = _call("ge", (self, other)) if _taken(other) else NotImplemented
+        if hasattr(self, "_known"):
+            note_comparison("ge", self, other, made)
+        return made
 
     # A tensor hashes by identity, not by its values.
     __hash__ = object.__hash__

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradwire._base import dtypes as _dtypes
+from gradwire._proxy.memo import DRAWING_OPS as _DRAWING_OPS
 from gradwire._proxy.memo import WRITING_OPS as _WRITING_OPS
 from gradwire._tensor.call import OPS as _OPS
 from gradwire._tensor.call import _call, _renamed, _sizes, _tensors, use_rules
@@ -66,6 +67,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "chunk": {"dim": 0},
     "clamp": {"min": None, "max": None},
     "combinations": {"r": 2, "with_replacement": False},
+    "contiguous": {"memory_format": 'contiguous_format'},
     "conv1d": {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1},
     "conv2d": {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1},
     "conv3d": {"bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1},
@@ -387,6 +389,70 @@ _WRITING_OPS.update(
         "instance_norm": ((1, 5), (2, 5)),
     }
 )
+_DRAWING_OPS.update(
+    {
+        "alpha_dropout",
+        "alpha_dropout_",
+        "bernoulli",
+        "bernoulli_",
+        "bernoulli_",
+        "binomial",
+        "binomial_",
+        "cauchy",
+        "cauchy_",
+        "dropout",
+        "dropout_",
+        "dropout1d",
+        "dropout1d_",
+        "dropout2d",
+        "dropout2d_",
+        "dropout3d",
+        "dropout3d_",
+        "exponential",
+        "exponential_",
+        "feature_alpha_dropout",
+        "feature_alpha_dropout_",
+        "geometric",
+        "geometric_",
+        "log_normal",
+        "log_normal_",
+        "multi_head_attention_forward",
+        "multi_head_attention_forward_",
+        "multinomial",
+        "multinomial_",
+        "normal",
+        "normal_",
+        "normal_",
+        "poisson",
+        "poisson_",
+        "rand",
+        "rand_",
+        "rand_like",
+        "rand_like_",
+        "randint",
+        "randint_",
+        "randint_like",
+        "randint_like_",
+        "randn",
+        "randn_",
+        "randn_like",
+        "randn_like_",
+        "random",
+        "random_",
+        "randperm",
+        "randperm_",
+        "rrelu",
+        "rrelu_",
+        "sample_dirichlet",
+        "sample_dirichlet_",
+        "scaled_dot_product_attention",
+        "scaled_dot_product_attention_",
+        "standard_gamma",
+        "standard_gamma_",
+        "uniform",
+        "uniform_",
+    }
+)
 # The rule in shape_rules/ that gives the sizes of an op's results.
 SHAPE_RULES: dict[str, str] = {
     "T": "matrix_t",
@@ -544,6 +610,7 @@ SHAPE_RULES: dict[str, str] = {
     "leaky_relu_": "like",
     "lgamma": "pointwise",
     "lgamma_": "pointwise",
+    "linalg.vector_norm": "length",
     "linear": "linear",
     "linspace": "steps",
     "log": "pointwise",
@@ -600,6 +667,7 @@ SHAPE_RULES: dict[str, str] = {
     "new_ones": "creation_like",
     "new_zeros": "creation_like",
     "nll_loss": "class_loss",
+    "norm": "length",
     "normal_": "drawn",
     "ones": "creation",
     "ones_like": "like",
@@ -687,10 +755,10 @@ SHAPE_RULES: dict[str, str] = {
     "to": "converted",
     "topk": "topk",
     "transpose": "transpose",
-    "tril": "like",
-    "tril_": "like",
-    "triu": "like",
-    "triu_": "like",
+    "tril": "triangle",
+    "tril_": "triangle",
+    "triu": "triangle",
+    "triu_": "triangle",
     "trunc": "pointwise",
     "trunc_": "pointwise",
     "unbind": "unbind",
@@ -839,6 +907,7 @@ DTYPE_RULES: dict[str, tuple[str, str, str]] = {
     "leaky_relu_": ("floats", "", ""),
     "lgamma": ("floats", "LgammaBackward0", ""),
     "lgamma_": ("floats", "LgammaBackward0", ""),
+    "linalg.vector_norm": ("floats", "LinalgVectorNormBackward0", ""),
     "linear": ("floats", "", ""),
     "linspace": ("given", "-", ""),
     "log": ("floats", "LogBackward0", ""),
@@ -887,6 +956,7 @@ DTYPE_RULES: dict[str, tuple[str, str, str]] = {
     "new_full": ("first", "-", ""),
     "new_ones": ("first", "-", ""),
     "new_zeros": ("first", "-", ""),
+    "norm": ("floats", "LinalgVectorNormBackward0", ""),
     "normal_": ("first", "-", ""),
     "ones": ("given", "-", ""),
     "ones_like": ("first", "-", ""),
@@ -972,6 +1042,10 @@ DTYPE_RULES: dict[str, tuple[str, str, str]] = {
     "to": ("given", "ToCopyBackward0", ""),
     "topk": ("ordered", "TopkBackward0", ""),
     "transpose": ("first", "TransposeBackward0", "one"),
+    "tril": ("first", "TrilBackward0", ""),
+    "tril_": ("first", "TrilBackward0", ""),
+    "triu": ("first", "TriuBackward0", ""),
+    "triu_": ("first", "TriuBackward0", ""),
     "trunc": ("floats", "TruncBackward0", ""),
     "trunc_": ("floats", "TruncBackward0", ""),
     "unbind": ("first", "UnbindBackward0", "many"),
@@ -1080,6 +1154,7 @@ PARAMETER_KINDS: dict[str, dict[str, str]] = {
     "le": {"input": "Tensor", "other": "Tensor | Number"},
     "leaky_relu": {"input": "Tensor", "negative_slope": "float"},
     "lgamma": {"input": "Tensor"},
+    "linalg.vector_norm": {"x": "Tensor", "ord": "Number", "dim": "int | Sequence[int] | None", "keepdim": "bool", "dtype": "dtype | None"},
     "linear": {"input": "Tensor", "weight": "Tensor", "bias": "Tensor | None"},
     "linspace": {"start": "Number", "end": "Number", "steps": "int", "dtype": "dtype | None", "device": "device | str | None", "requires_grad": "bool"},
     "log": {"input": "Tensor"},
@@ -1119,6 +1194,7 @@ PARAMETER_KINDS: dict[str, dict[str, str]] = {
     "new_full": {"input": "Tensor", "size": "int | Sequence[int]", "fill_value": "Number", "dtype": "dtype | None", "device": "device | str | None", "requires_grad": "bool"},
     "new_ones": {"input": "Tensor", "size": "int | Sequence[int]", "dtype": "dtype | None", "device": "device | str | None", "requires_grad": "bool"},
     "new_zeros": {"input": "Tensor", "size": "int | Sequence[int]", "dtype": "dtype | None", "device": "device | str | None", "requires_grad": "bool"},
+    "norm": {"input": "Tensor", "p": "Number | str | None", "dim": "int | Sequence[int] | None", "keepdim": "bool", "dtype": "dtype | None"},
     "normal_": {"input": "Tensor", "mean": "float", "std": "float"},
     "ones": {"size": "int | Sequence[int]", "dtype": "dtype | None", "device": "device | str | None", "requires_grad": "bool"},
     "ones_like": {"input": "Tensor", "dtype": "dtype | None", "device": "device | str | None", "requires_grad": "bool"},
@@ -1183,6 +1259,8 @@ PARAMETER_KINDS: dict[str, dict[str, str]] = {
     "to": {"input": "Tensor", "dtype": "dtype | None", "device": "device | str | None", "non_blocking": "bool", "copy": "bool"},
     "topk": {"input": "Tensor", "k": "int", "dim": "int", "largest": "bool", "sorted": "bool"},
     "transpose": {"input": "Tensor", "dim0": "int", "dim1": "int"},
+    "tril": {"input": "Tensor", "diagonal": "int"},
+    "triu": {"input": "Tensor", "diagonal": "int"},
     "trunc": {"input": "Tensor"},
     "unbind": {"input": "Tensor", "dim": "int"},
     "uniform": {"input": "Tensor", "from_": "float", "to": "float"},
@@ -1745,7 +1823,7 @@ def clamp_min(input: Tensor, min: Tensor | Number, *, out: Tensor | None = None)
 
 
 def clone(input: Tensor) -> Tensor:
-    """Copy, with a node in the graph (torch.clone)."""
+    """Copy with the input's strides if it has no gaps, else row-major; with a node in the graph (torch.clone)."""
     return _call("clone", (input,))
 
 
@@ -1774,9 +1852,12 @@ def conj(input: Tensor) -> Tensor:
     return _call("conj", (input,))
 
 
-def contiguous(input: Tensor) -> Tensor:
-    """Return the tensor itself if it is contiguous in row-major order, else a copy (torch.Tensor.contiguous)."""
-    return _call("contiguous", (input,))
+def contiguous(input: Tensor, memory_format: str = 'contiguous_format') -> Tensor:
+    """Return the tensor itself if it lies in the memory format without gaps, else a copy (torch.Tensor.contiguous).
+
+    Raises EngineError: RUNTIME for a format of another rank.
+    """
+    return _call("contiguous", (input, memory_format))
 
 
 def conv1d(input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1, padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1) -> Tensor:
@@ -5338,16 +5419,16 @@ class TensorMethods:
         return _call("clamp_min_", (self, min))
 
     def clone(self) -> Tensor:
-        """See `gradwire.clone`: Copy, with a node in the graph (torch.clone)."""
+        """See `gradwire.clone`: Copy with the input's strides if it has no gaps, else row-major; with a node in the graph (torch.clone)."""
         return _call("clone", (self,))
 
     def conj(self) -> Tensor:
         """See `gradwire.conj`: Complex conjugate; a real tensor is returned unchanged (torch.conj)."""
         return _call("conj", (self,))
 
-    def contiguous(self) -> Tensor:
-        """See `gradwire.contiguous`: Return the tensor itself if it is contiguous in row-major order, else a copy (torch.Tensor.contiguous)."""
-        return _call("contiguous", (self,))
+    def contiguous(self, memory_format: str = 'contiguous_format') -> Tensor:
+        """See `gradwire.contiguous`: Return the tensor itself if it lies in the memory format without gaps, else a copy (torch.Tensor.contiguous)."""
+        return _call("contiguous", (self, memory_format))
 
     def copy_(self, src: Tensor, non_blocking: bool = False) -> Tensor:
         """In-place form of `copy`."""

@@ -22,6 +22,7 @@ from gradwire._base.absent import absent
 from gradwire._base.call_site import INTERNAL
 from gradwire._base.dtypes import Size
 from gradwire._base.errors import GradwireIndexError, GradwireRuntimeError, GradwireTypeError, refuse
+from gradwire._base.memory_formats import CONTIGUOUS, ORDERS, PRESERVE, lies_in, name_of
 from gradwire._base.modes import GRAD_ENABLED, is_inference_mode_enabled, no_grad
 from gradwire._base.wiring import wired
 from gradwire._graph import commands
@@ -50,6 +51,7 @@ from gradwire._tensor.draws import Draws
 from gradwire._tensor.in_place import refuse_origin
 from gradwire._tensor.in_place_views import InPlaceViews, is_shared
 from gradwire._tensor.indexing import Index, as_operand, make_index
+from gradwire._tensor.known_values.items import note_item, note_items
 from gradwire._tensor.operators import Operators
 from gradwire._tensor.ops import TensorMethods
 from gradwire._tensor.storages import Address, TypedStorage, UntypedStorage, data_address, memory_of
@@ -110,7 +112,7 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
 
     def __dir__(self) -> list[str]:
         """The names of attributes; not those that only some tensors have."""
-        return [name for name in super().__dir__() if name not in ("_item", "_changes_seen")]
+        return [name for name in super().__dir__() if name not in ("_item_values", "_known", "_changes_seen")]
 
     # Description.
 
@@ -224,9 +226,9 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
         """Whether the elements lie row-major without gaps, or with the channels innermost for `channels_last`."""
-        if memory_format is not None:
-            return bool(wired("lies_in")(self, memory_format))
         spec = self._spec
+        if memory_format is not None and (name := name_of(memory_format)) in ORDERS:
+            return lies_in(spec.shape, self.stride(), name)
         if not spec.strides:
             return True
         dense = zip(spec.shape, spec.strides, _dense_strides(spec.shape), strict=True)
@@ -560,7 +562,7 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers."""
-        return values.read_array(self).tolist()
+        return values.read_list(self)
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
         """Copy the values from the server to an array.
@@ -648,7 +650,7 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
                 for first in range(0, length, _MOST_ITEMS)
             )
         items = _call("unbind", (self, 0), (), "tuple")
-        values.note_items(self, items)
+        note_items(self, items)
         return iter(items)
 
     def __reversed__(self) -> Tensor:
@@ -671,6 +673,8 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         view = made.__dict__.get("_view") if isinstance(made, Handle) else None
         if view is not None:
             view.item = (self._id, index.items)
+            if not made._spec.shape:
+                note_item(self, index.items, made)
         return made
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -806,12 +810,27 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         return _call("view", (self, _sizes(size)))
 
     def clone(self, *, memory_format: Any = None) -> Tensor:
-        """A copy that stays in the graph (torch.Tensor.clone). `memory_format` has no effect: it is row-major."""
+        """A copy that stays in the graph, with this tensor's strides or in a memory format (torch.Tensor.clone).
+
+        Strides with gaps are not kept: the copy is row-major. Raises RuntimeError for a format of another rank.
+        """
+        if memory_format is not None and name_of(memory_format) != PRESERVE:
+            made = self.contiguous(memory_format)
+            if made is not self:
+                return made
         return _call("clone", (self,))
 
     def contiguous(self, memory_format: Any = None) -> Tensor:
-        """This tensor if its elements are row-major without gaps; else a copy with that layout."""
-        return self if self.is_contiguous() else _call("contiguous", (self,))
+        """This tensor if its elements lie without gaps, row-major or in another memory format; else such a copy.
+
+        Raises RuntimeError for a format of another rank.
+        """
+        if self.is_contiguous(memory_format):
+            return self
+        name = CONTIGUOUS if memory_format is None else name_of(memory_format)
+        if name == PRESERVE:
+            raise refuse("preserve memory format is unsupported by the contiguous operator")
+        return _call("contiguous", (self,) if name == CONTIGUOUS else (self, name))
 
     @property
     def T(self) -> Tensor:  # type: ignore[override]

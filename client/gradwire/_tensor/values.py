@@ -15,19 +15,17 @@ from gradwire._base.errors import refuse
 from gradwire._base.modes import GRAD_ENABLED, no_grad
 from gradwire._base.printing import PREFIX, PRINT_OPTIONS, edge_indices, format_html, format_tensor, needs_summary
 from gradwire._proxy.dual_levels import DUAL_LEVELS
-from gradwire._proxy.handle import Handle, Items
-from gradwire._proxy.results import share_storage
+from gradwire._proxy.handle import Handle
 from gradwire._tensor.batching import BATCHING, READS
 from gradwire._tensor.call import _call
+from gradwire._tensor.known_values.drawn import drawn_values
+from gradwire._tensor.known_values.items import READ
+from gradwire._tensor.known_values.known import Seen
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
 
 Array = npt.NDArray[Any]
 #: DLPack's device type for CPU memory.
 CPU = 1
-# Most items of an iteration whose values are read at once.
-_MOST_ITEMS = 1024
-# Most that a sum of an item adds and still is known without reading it.
-_MOST_ADDED = 1 << 31
 
 
 def read_array(source: Handle) -> Array:
@@ -54,58 +52,51 @@ def read_item(source: Handle) -> Any:
         found = read(source)
         if found is not NotImplemented:
             return found
-    item = getattr(source, "_item", None)
-    if item is not None:
-        known = _value_of_item(source, *item)
-        if known is not None:
-            return known
+    known = getattr(source, "_known", None)
+    if known is not None:
+        value = known.find(source)
+        if value is not None:
+            return value
     count = math.prod(source._spec.shape)
     if count != 1:
         raise refuse(f"a Tensor with {count} elements cannot be converted to Scalar", errors_pb2.REASON_RUNTIME)
-    return read_array(source).reshape(()).item()
-
-
-def note_items(source: Handle, items: Sequence[Handle]) -> None:
-    """Note that these are the items of an iteration over a tensor, so that one read brings the values of all."""
-    spec = source._spec
-    if len(spec.shape) != 1 or not 1 < spec.shape[0] <= _MOST_ITEMS or BATCHING or spec.tangents:
-        return
-    storage = source._storage
-    if storage is None or items[0]._storage is not storage:
-        return
-    group = Items(source, storage)
-    for index, each in enumerate(items):
-        each._item = (group, index, 0)
-
-
-def note_sum(source: Any, added: int, made: Any) -> None:
-    """Note that a tensor is an item of an iteration plus a whole number. Indices of slices are such sums."""
-    group, index, before = source._item
-    whole = source._spec.dtype is dtypes.int64 and type(made) is type(source) and made._spec.dtype is dtypes.int64
-    if whole and not BATCHING and abs(added) < _MOST_ADDED and _holds(source, group):
-        share_storage(made, made)  # which counts its changes
-        made._item = (group, index, before + added)
-
-
-def _holds(source: Handle, group: Items) -> bool:
-    """Whether neither the items nor a sum of one, which has a storage of its own, were written."""
-    storage = source._storage
-    return group.unchanged and storage is not None and (storage is group.storage or not storage.changes)
-
-
-def _value_of_item(source: Handle, group: Items, index: int, added: int) -> Any:
-    """The value of an item of an iteration, or of a sum of one; None if only the server knows it."""
-    session = source._session
-    if session.recorder is not None or not _holds(source, group):
-        return None
-    if group.values is None:
-        group.values = read_array(group.source).tolist()
-    session.raise_if_unusable()
-    value: Any = group.values[index]
-    if added:
-        value += added
-        return value if -(1 << 63) <= value < 1 << 63 else None
+    array = _read_drawn(source) if known is not None and known.drawn else read_array(source)
+    value = array.reshape(()).item()
+    if source._session.recorder is None and not source._spec.tangents:
+        source._known = Seen(source, value)
     return value
+
+
+def read_list(source: Handle) -> Any:
+    """The values as nested lists of Python numbers."""
+    if len(source._spec.shape) > 1 or BATCHING:
+        return read_array(source).tolist()
+    values = _read_flat(source)
+    return values if source._spec.shape else values[0]
+
+
+def _read_flat(source: Handle) -> list[Any]:
+    """The values in order."""
+    known = drawn_values(source)
+    if known is not None:
+        return list(known)
+    drawn = getattr(source, "_known", None)
+    array = _read_drawn(source) if drawn is not None and drawn.drawn else read_array(source)
+    values: list[Any] = array.reshape(-1).tolist()
+    return values
+
+
+def _read_drawn(source: Handle) -> Array:
+    """The values of a tensor that depends on drawn numbers, perhaps with the generator's state for the next ones."""
+    draws = source._session.draws
+    state = None if draws is None else draws.begin(source._session)
+    array = read_array(source)
+    if state is not None:
+        draws.copy(state())
+    return array
+
+
+READ.append(_read_flat)
 
 
 def check_numpy(source: Handle) -> None:

@@ -8,8 +8,8 @@ credentials. If it cannot be opened, or ends without an answer, the call goes by
 from __future__ import annotations
 
 import contextlib
-import os
 import select
+import socket
 import time
 from collections.abc import Callable
 
@@ -24,17 +24,18 @@ from gradwire.v1 import errors_pb2 as pb
 #: The methods that a server answers there.
 METHODS = frozenset(("OpenSession", "CloseSession", "KeepAlive", "ServerInfo", "ListOps"))
 _UNIX = "unix:"
+_ABSOLUTE = "unix:/"  # a relative path would change with the program's folder
 _SUFFIX = ".local"
 _PIECE = 64 << 10  # bytes read at once
 
 
 def may_call(address: str, credentials: Credentials) -> bool:
     """Whether a server at `address` may have such a socket."""
-    return address.startswith(_UNIX) and not credentials.tls and not credentials.metadata and wanted()
+    return address.startswith(_ABSOLUTE) and not credentials.tls and not credentials.metadata and wanted()
 
 
-class LocalRefusal(grpc.RpcError):
-    """A call's status other than OK, as the error that it is raised as."""
+class Refused(Exception):
+    """The server refused a call, or did not answer in time. `error` tells why."""
 
     def __init__(self, error: GradwireError) -> None:
         super().__init__(str(error))
@@ -50,14 +51,14 @@ class LocalAnswer:
         self._closed = closed
         self._ends = None if timeout is None else time.monotonic() + timeout
         self._data = bytearray()
-        path = os.path.abspath(address.removeprefix(_UNIX).removeprefix("//")) + _SUFFIX
+        path = address.removeprefix(_UNIX).removeprefix("//") + _SUFFIX
         try:
             self._socket = connected(path)
         except OSError as error:  # no such file, or no listener
             raise NotLocal(str(error)) from None
         try:
             message = b"".join(LENGTH.pack(len(part)) + part for part in (method.encode(), request))
-            if self._socket.send(message) != len(message):
+            if self._socket.send(message, socket.MSG_NOSIGNAL) != len(message):
                 raise NotLocal("the request is too long")
         except OSError as error:
             self.cancel()
@@ -71,8 +72,8 @@ class LocalAnswer:
     def result(self, timeout: float) -> bytes:
         """The answer. Raises grpc.FutureTimeoutError after `timeout` seconds.
 
-        Raises LocalRefusal for a status, and NotLocal if the connection ended without an answer. Raises
-        grpc.FutureCancelledError if the transport was closed.
+        Raises Refused, and NotLocal if the connection ended without an answer. Raises grpc.FutureCancelledError if the
+        transport was closed.
         """
         ends = time.monotonic() + timeout
         while (found := self._message()) is None:
@@ -81,7 +82,7 @@ class LocalAnswer:
             now = time.monotonic()
             if self._ends is not None and now >= self._ends:
                 text = f"the server at {self._address} did not answer in time"
-                raise LocalRefusal(make_error(pb.REASON_DEADLINE_EXCEEDED, text, 4, {"address": self._address}))
+                raise Refused(make_error(pb.REASON_DEADLINE_EXCEEDED, text, 4, {"address": self._address}))
             if not self._poll.poll(max(0.0, ends - now) * 1000):
                 raise grpc.FutureTimeoutError
             with contextlib.suppress(BlockingIOError):
@@ -99,7 +100,7 @@ class LocalAnswer:
         self._data += data
 
     def _message(self) -> bytes | None:
-        """The server's message, if it has come. Raises LocalRefusal if it is a status."""
+        """The server's message, if it has come. Raises Refused if it is a status, and NotLocal for an empty one."""
         data = self._data
         if len(data) < PREFIX:
             return None
@@ -107,9 +108,11 @@ class LocalAnswer:
         if len(data) < PREFIX + (length & ~LAST):
             return None
         message = bytes(data[PREFIX : PREFIX + (length & ~LAST)])
-        if length & LAST:
-            raise LocalRefusal(error_of_status(*status_of(message), self._address)[0])
-        return message
+        if not length & LAST:
+            return message
+        if not message:
+            raise NotLocal("the server ended the connection")
+        raise Refused(error_of_status(*status_of(message), self._address)[0])
 
     def cancel(self) -> None:
         """Close the connection. The server then cancels the call, unless it was answered."""

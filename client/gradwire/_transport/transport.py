@@ -25,7 +25,7 @@ from gradwire._base.version import __version__
 from gradwire._transport.credentials import Credentials
 from gradwire._transport.link import Link, open_call
 from gradwire._transport.local import LocalCall, NotLocal, wanted
-from gradwire._transport.local_calls import METHODS, LocalAnswer, LocalRefusal, may_call
+from gradwire._transport.local_calls import METHODS, LocalAnswer, Refused, may_call
 from gradwire._transport.servers import Servers
 from gradwire._transport.status import error_of_call
 from gradwire._transport.tracing import traceparent
@@ -59,6 +59,8 @@ _M = TypeVar("_M", bound=Message)
 SIGNAL_CHECK_SECONDS = 0.05
 #: Seconds that a wait ended by a handler continues, to learn whether the command was executed.
 OUTCOME_WAIT_SECONDS = 0.7
+# What ends a call without a result: gRPC's errors, and those of a call without gRPC.
+_NO_RESULT = (grpc.FutureTimeoutError, grpc.RpcError, grpc.FutureCancelledError, Refused, NotLocal)
 _log = logging.getLogger("gradwire")
 
 
@@ -103,8 +105,9 @@ class Transport:
                 )
                 result: _M = result_of(method.future(request, timeout=timeout, metadata=self._headers()))
             except grpc.RpcError as error:
-                found = error.error if isinstance(error, LocalRefusal) else error_of_call(error, address)
-                self._refuse_unless_retriable(name, found, wait, address)
+                self._refuse_unless_retriable(name, error_of_call(error, address), wait, address)
+            except Refused as refused:
+                self._refuse_unless_retriable(name, refused.error, wait, address)
             except (grpc.FutureCancelledError, ValueError):  # ValueError: another thread has just closed the channel
                 raise self.closed_error() from None
             else:
@@ -113,7 +116,7 @@ class Transport:
         raise AssertionError("the last try raises")
 
     def _local_answer(self, address: str, name: str, request: Message, timeout: float | None) -> bytes | None:
-        """The answer of a server of this machine, without gRPC; None if it must be asked by gRPC. Raises LocalRefusal.
+        """The answer of a server of this machine, without gRPC; None if it must be asked by gRPC. Raises Refused.
 
         A request without an answer may have been executed, as one of gRPC that is repeated.
         """
@@ -311,7 +314,7 @@ def result_of(future: Any) -> Any:
             try:
                 deliver()
             except BaseException as error:
-                with contextlib.suppress(grpc.FutureTimeoutError, grpc.RpcError, grpc.FutureCancelledError, NotLocal):
+                with contextlib.suppress(*_NO_RESULT):
                     found = future.result(OUTCOME_WAIT_SECONDS)
                     defer_exception(error)
                     return found

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 from gradwire.v1 import service_pb2
 
@@ -26,6 +27,7 @@ _QUIET = b"\xf0\x01\x01"  # Command.quiet = 30, true
 # Eight bytes, valid as an id and as a double, that no message contains by chance. The exponent keeps doubles normal.
 _MARK = struct.Struct("<I3sB")
 _SALT = b"\x9d\xe5\x3a"
+_ID = struct.Struct("<Q")
 _MOST_VALUES = 4096
 #: Maximum bytes of an op that can be prepared.
 MAX_PREPARED_BYTES = 256
@@ -187,6 +189,35 @@ def make_template(build: Build, values: Sequence[Value]) -> Template | None:
     starts = [0, *(cut + 8 for cut in cuts)]
     pieces = tuple(data[start:end] for start, end in zip(starts, [*cuts, len(data)], strict=True))
     return Template(pieces, "".join("d" if double else "Q" for double in doubles), _preparable(command))
+
+
+class DataFrame(NamedTuple):
+    """The pieces of a quiet, framed command around an id and data of one length."""
+
+    head: bytes
+    middle: bytes
+    tail: bytes
+
+    def fill(self, number: int, data: bytes) -> bytes:
+        """The command with this id and data."""
+        return b"".join((self.head, _ID.pack(number), self.middle, data, self.tail))
+
+
+def make_data_frame(build: Callable[[int, bytes], service_pb2.Command], size: int) -> DataFrame | None:
+    """The frame of the commands that `build` makes from an id and data of this size; None without a fixed layout.
+
+    `build` must put both into the message once, the id first and as fixed64.
+    """
+    mark = _MARK.pack(0x5EED0000, _SALT, 0x41)
+    number = _ID.unpack(mark)[0]
+    zeros, ones = [framed(build(number, fill * size).SerializeToString() + _QUIET) for fill in (b"\0", b"\xff")]
+    if not size or len(zeros) != len(ones) or zeros.count(mark) != 1:
+        return None
+    start = next((place for place, (one, other) in enumerate(zip(zeros, ones, strict=True)) if one != other), 0)
+    cut, end = zeros.index(mark), start + size
+    if cut + _ID.size > start or zeros[start:end] != b"\0" * size or zeros[end:] != ones[end:]:
+        return None
+    return DataFrame(zeros[:cut], zeros[cut + _ID.size : start], zeros[end:])
 
 
 def _preparable(command: service_pb2.Command) -> bytes:

@@ -41,6 +41,8 @@ def call_node(node: Node, gradients: tuple[Any, ...]) -> Any:
         called_node=node._number(),
     )
 
+    session.begin_backward()
+
     def through() -> tuple[Any, ...]:
         arrived: list[Any] = []
 

@@ -17,7 +17,7 @@ from gradwire._base.timeouts import TIMEOUT
 from gradwire._compile.recorder import Varying
 from gradwire._graph.sparse_gradients import sparse_part
 from gradwire._proxy.handle import Handle
-from gradwire._proxy.memo import WRITING_OPS, MemoEntry, Spec
+from gradwire._proxy.memo import DRAWING_OPS, WRITING_OPS, MemoEntry, Spec
 from gradwire._proxy.results import new_proxy, update_in_place
 from gradwire._proxy.transforms import TRANSFORM
 from gradwire._tensor.arguments import Operands
@@ -213,7 +213,7 @@ class _Tape:
     def _noted(self, op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], made: Any) -> _Op | None:
         """An op that was applied; None for one that cannot be repeated by its command alone."""
         in_place = writes_in_place(op)
-        if type(made) not in (Tensor, Parameter) or op in WRITING_OPS or op in _WARNING:
+        if type(made) not in (Tensor, Parameter) or op in WRITING_OPS or op in DRAWING_OPS or op in _WARNING:
             return None
         if made._session is not self._session or (not in_place and (made._spec.is_view or made._spec.requires_grad)):
             return None

@@ -18,6 +18,7 @@ from gradwire._dispatch.modes import MODES
 from gradwire._graph import commands
 from gradwire._graph.sparse_gradients import sparse_part
 from gradwire._proxy.handle import UNKNOWN, Handle
+from gradwire._proxy.memo import DRAWING_OPS, WRITING_OPS
 from gradwire._proxy.results import new_proxy
 from gradwire._transport.wire import Value
 from gradwire.v1 import programs_pb2, service_pb2
@@ -162,6 +163,13 @@ def _record(
     return _StepProgram(step_state, recorder, trace)
 
 
+def _may_draw(command: service_pb2.Command) -> bool:
+    """Whether a recorded command may draw random numbers, or write to operands that its name does not tell."""
+    if command.WhichOneof("command") != "op":
+        return command.WhichOneof("command") not in ("grad", "set_grad")
+    return command.op.op in DRAWING_OPS or command.op.op in WRITING_OPS
+
+
 class _StepProgram:
     """A recorded step: its program, and the optimizer state that it is valid for."""
 
@@ -177,6 +185,9 @@ class _StepProgram:
             if command.WhichOneof("command") == "op" and command.op.op.endswith("_")
         }
         self._changed = [handle for handle in trace.captures if handle._id in changed]
+        self._is_floating = not any(map(_may_draw, recorder.commands)) and all(
+            handle._spec.dtype.is_floating_point or handle._spec.dtype.is_complex for handle in self._changed
+        )
         captures = [handle._id for handle in trace.captures]
 
         def build(values: Sequence[Value]) -> service_pb2.Command:
@@ -192,7 +203,7 @@ class _StepProgram:
         for count in self._counters:
             count(1)
         numbers = [float(now(0)) for now in self._numbers]
-        run_program(self._session, self._trace, lambda: self._send(numbers))
+        run_program(self._session, self._trace, lambda: self._send(numbers), of_optimizer=self._is_floating)
         for handle in self._changed:
             storage = handle._storage
             if storage is not None:

@@ -13,7 +13,7 @@ use crate::tensor::Tensor;
 use crate::values::DType;
 
 /// ListOpsResponse.hash of the ops below.
-pub const OPS_HASH: &str = "1968f1bb32b8571460edb2c9fb4478c0c973777a73b485b43829d9ae252af02c";
+pub const OPS_HASH: &str = "0bb29ede29c60df70218504a9c53bcc8ba99f843460bb46582dbced35b8cd179";
 
 /// Add dimensions of size 1 up to one dimension (torch.atleast_1d).
 pub fn atleast_1d(input: &Tensor) -> Tensor {
@@ -712,7 +712,7 @@ impl Tensor {
     pub fn clamp_min_(&self, min: impl Into<Operand>) -> Tensor {
         Call::new("clamp_min_").arg(self).operand(min).in_place()
     }
-    /// Copy, with a node in the graph (torch.clone).
+    /// Copy with the input's strides if it has no gaps, else row-major; with a node in the graph (torch.clone).
     pub fn cloned(&self) -> Tensor {
         Call::new("clone").arg(self).one()
     }
@@ -720,9 +720,13 @@ impl Tensor {
     pub fn conj(&self) -> Tensor {
         Call::new("conj").arg(self).one()
     }
-    /// Return the tensor itself if it is contiguous in row-major order, else a copy (torch.Tensor.contiguous).
+    /// Return the tensor itself if it lies in the memory format without gaps, else a copy (torch.Tensor.contiguous).
     pub fn contiguous(&self) -> Tensor {
         Call::new("contiguous").arg(self).one()
+    }
+    /// Is [`Tensor::contiguous`] with options.
+    pub fn contiguous_with(&self, options: ContiguousOptions) -> Tensor {
+        Call::new("contiguous").arg(self).options(options.0).one()
     }
     /// src, broadcast to the input's shape and cast to its dtype and device (torch.Tensor.copy_).
     pub fn copy_(&self, src: &Tensor) -> Tensor {
@@ -3157,6 +3161,16 @@ impl CombinationsOptions {
     /// Sets `with_replacement`. Default: `false`.
     pub fn with_replacement(self, value: bool) -> CombinationsOptions {
         CombinationsOptions(self.0.set("with_replacement", value))
+    }
+}
+/// What `contiguous` can do without.
+#[derive(Clone, Debug, Default)]
+#[must_use]
+pub struct ContiguousOptions(Options);
+impl ContiguousOptions {
+    /// Sets `memory_format`. Default: "contiguous_format". One of contiguous_format, channels_last, channels_last_3d.
+    pub fn memory_format(self, value: &str) -> ContiguousOptions {
+        ContiguousOptions(self.0.set("memory_format", value))
     }
 }
 /// What `copy_` can do without.

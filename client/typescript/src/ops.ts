@@ -266,6 +266,12 @@ export interface ClampInPlaceOptions {
   max?: Operand | null;
 }
 
+/** What `contiguous` can do without. */
+export interface ContiguousOptions {
+  /** "contiguous_format" if not given. */
+  memoryFormat?: "contiguous_format" | "channels_last" | "channels_last_3d";
+}
+
 /** What `copy_` can do without. */
 export interface CopyInPlaceOptions {
   /** false if not given. */
@@ -1125,7 +1131,7 @@ export interface ZerosOptions {
 }
 
 /** ListOpsResponse.hash of these ops. */
-export const OPS_HASH = "1968f1bb32b8571460edb2c9fb4478c0c973777a73b485b43829d9ae252af02c";
+export const OPS_HASH = "0bb29ede29c60df70218504a9c53bcc8ba99f843460bb46582dbced35b8cd179";
 
 /** The ops that are methods of a tensor. */
 export abstract class TensorMethods {
@@ -1604,7 +1610,7 @@ export abstract class TensorMethods {
     return new Call("clamp_min_").tensor("", this).operand("", min).inPlace();
   }
 
-  /** Copy, with a node in the graph (torch.clone). */
+  /** Copy with the input's strides if it has no gaps, else row-major; with a node in the graph (torch.clone). */
   clone(this: Tensor): Tensor {
     return new Call("clone").tensor("", this).one();
   }
@@ -1614,9 +1620,11 @@ export abstract class TensorMethods {
     return new Call("conj").tensor("", this).one();
   }
 
-  /** Return the tensor itself if it is contiguous in row-major order, else a copy (torch.Tensor.contiguous). */
-  contiguous(this: Tensor): Tensor {
-    return new Call("contiguous").tensor("", this).one();
+  /** Return the tensor itself if it lies in the memory format without gaps, else a copy (torch.Tensor.contiguous). */
+  contiguous(this: Tensor, options: ContiguousOptions = {}): Tensor {
+    const call = new Call("contiguous").tensor("", this);
+    if (options.memoryFormat !== undefined) call.string("memory_format", options.memoryFormat);
+    return call.one();
   }
 
   /** src, broadcast to the input's shape and cast to its dtype and device (torch.Tensor.copy_). */

@@ -255,8 +255,14 @@ def _compute(part: _Part, registers: list[Any]) -> None:
 
 
 def _fits(tensor: Tensor, expected: Operand) -> bool:
-    """Whether a tensor is an ordinary one of this description, and no result of a recorded op."""
-    if type(tensor) is not Tensor or tensor.view is not None or tensor.node is not None:
+    """Whether a tensor is an ordinary one of this description, and no result of a recorded op.
+
+    It may be a view without a gradient, such as a batch of a data set.
+    """
+    if type(tensor) is not Tensor or tensor.node is not None:
+        return False
+    view = tensor.view
+    if view is not None and (expected.requires_grad or view.written or view.seen != tensor.storage.history):
         return False
     array = tensor.array
     return (
@@ -298,13 +304,16 @@ def make(
         return None
     if root.array.size != 1:
         return None
-    found = passes.noted(root.node)
+    found = passes.noted(root)
     if found is None:
         return None
     key, nodes, noted = found
     joined = _Join(len(tensors), len(numbers))
     try:
         joined.add_calls(calls)
+        if not joined.has_pass(loss, key):
+            return None
+        noted = passes.by_ops(key, nodes, root, CURRENT.get())
         symbols = joined.add_pass(loss, key, noted)
         joined.add_following(following)
         account = CURRENT.get().account
@@ -364,6 +373,8 @@ class _Join:
         given = [self._argument(*pair) for pair in zip(listing.operands, call.arguments, strict=True)]
         made: list[int] = []
         for part, sources in listing.parts:
+            if part.op.view and item >= 0:
+                raise _Unusual  # its result shows memory of another tensor, and may be seen
             registers = []
             for kind, which in sources:
                 known = given if kind == "given" else made
@@ -413,6 +424,10 @@ class _Join:
         self.made.nodes += 1
 
     # The backward.
+
+    def has_pass(self, root: int, key: tuple[Any, ...]) -> bool:
+        """Whether the calls make the graph that is known by this key."""
+        return root in self._nodes and _walk(self._nodes[root])[1] == key
 
     def add_pass(self, root: int, key: tuple[Any, ...], noted: NotedPass) -> list[Any]:
         """Add a noted pass, and return symbols and places of leaves in its order of nodes. Raises _Unusual."""
@@ -500,32 +515,38 @@ class _Join:
             if values[place].strides != array.strides:
                 return None
         values[self._tensors : self._tensors + len(numbers)] = numbers
-        results = self._computed(values)
+        # Compared before what follows changes tensors, of which some values are views.
+        results = self._computed(values, lambda: self._are_saved(values, nodes, noted))
         if results is None:
             return None
-        for place in self._results:
-            if tensors[place] is not None and not same_bits(results[place], tensors[place].array):
-                return None
         for place, operand in self._expected.items():
             array = results[place]
             if (array.dtype, array.shape, array.strides) != (operand.dtype, operand.shape, operand.strides):
                 return None
-        for register, number, place, _ in noted.loads:
-            saved = nodes[number].saved[place]
-            mine = values[self._renamed[register]]
-            if type(saved) is Saved:
-                before = tensors[self._renamed[register]] if self._renamed[register] in self.made.written else None
-                if not same_bits(mine if before is None else before.array, saved.value(nodes[number], "")):
-                    return None
-            elif repr(mine) != repr(saved):
+        for place in self._results:
+            if tensors[place] is not None and not same_bits(results[place], tensors[place].array):
                 return None
         numbered = range(self._tensors, self._tensors + len(numbers))
         self.made.graph = freed_graph(symbols, nodes, numbered)
         self.made.expected = {place: values[place] for place in self.made.written}
         return self._finished(symbols, {out: (each.shape, each.strides, each.dtype) for out, each in results.items()})
 
-    def _computed(self, values: list[Any]) -> dict[int, Any] | None:
-        """Results of calls by register, of a run on these values; None if it takes long."""
+    def _are_saved(self, values: Sequence[Any], nodes: Sequence[Any], noted: NotedPass) -> bool:
+        """Whether the values that the pass loads are those that the nodes have saved."""
+        for register, number, place, _ in noted.loads:
+            saved, mine = nodes[number].saved[place], values[self._renamed[register]]
+            if type(saved) is Saved:
+                if not same_bits(mine, saved.value(nodes[number], "")):
+                    return False
+            elif repr(mine) != repr(saved):
+                return False
+        return True
+
+    def _computed(self, values: list[Any], agrees: Callable[[], bool]) -> dict[int, Any] | None:
+        """Results of calls by register, of a run on these values; None if it takes long.
+
+        agrees: what must hold between the pass and what follows; if it does not, the result is None too.
+        """
         began = perf_counter()
         results: dict[int, Any] = {}
         waiting = list(self._listed)
@@ -542,7 +563,7 @@ class _Join:
                     return False
             return True
 
-        if not compute(-1):
+        if not compute(-1) or not agrees():
             return None
         for _, register in self.made._leaves:
             values[register] = np.asarray(values[register], order="C")

@@ -14,6 +14,7 @@ import numpy as np
 from gradwire_engine.backends.cupy import overlay
 from gradwire_engine.backends.downloads import download
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.scipy_modules import scipy_module
 
 # An array of the device's module: numpy.ndarray or cupy.ndarray. CuPy has no type stubs.
 Array: TypeAlias = Any
@@ -76,7 +77,7 @@ def module_of(array: Array) -> Any:
 @cache
 def scipy_of(xp: Any, name: str) -> ModuleType:
     """The module of SciPy of this name ("linalg"), or what stands for it, for an array module."""
-    return importlib.import_module(f"scipy.{name}") if xp is np else xp.scipy(name)
+    return scipy_module(name) if xp is np else xp.scipy(name)
 
 
 def load_scipy() -> None:

@@ -149,8 +149,10 @@ class Op(Declaration):
             return args
         if self.promotes:
             given = (args[place] for place in self.tensor_positions)
-            if dtypes.result_type(*(value for value in given if value is not None)) != dtype:
+            result = dtypes.result_type(*(value for value in given if value is not None))
+            if result != dtype and dtypes.category(result) != dtypes.FLOAT:
                 return args
+            dtype = result
         changed = list(args)
         for place in self.cast_positions:
             if isinstance(args[place], int | float | complex):
@@ -282,7 +284,7 @@ class Op(Declaration):
         if type(result) is _ndarray and not self.view:
             made = Tensor(result, False, None, context)
         else:
-            made = self._wrap(args, result, context)
+            made = self.wrap(args, result, context)
             result = made.array
         if track and ((result.dtype is _FLOAT32 and self.flows_plainly) or self._propagates_gradient(result.dtype)):
             node = made.node = self.record(args, (made,))
@@ -333,7 +335,8 @@ class Op(Declaration):
         source = args[self.tensor_positions[0]]
         return bool(source.storage.inference) and (self.view != "maybe" or _shares_memory(result, source.array))
 
-    def _wrap(self, args: tuple[Any, ...], array: Any, context: Context) -> Tensor:
+    def wrap(self, args: tuple[Any, ...], array: Any, context: Context) -> Tensor:
+        """The tensor of a result, which may be a view of an argument; before it is recorded."""
         if type(array) is not np.ndarray and (isinstance(array, np.generic) or not hasattr(array, "data")):
             array = np.asarray(array)  # NumPy returns a scalar where CuPy returns an array
         if self.view == "unsafe":
@@ -362,7 +365,7 @@ class Op(Declaration):
         return made
 
     def _wrap_many(self, args: tuple[Any, ...], results: Any, track: bool, context: Context) -> Any:
-        made = [self._wrap(args, array, context) for array in results]
+        made = [self.wrap(args, array, context) for array in results]
         if track:
             allowed = self.differentiable_outputs
             for item in () if self.complex_grad else made:

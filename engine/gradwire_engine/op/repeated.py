@@ -178,8 +178,10 @@ class _Source:
     A call is a few microseconds, so its checks are one expression over local names, as in dataclasses' methods.
     """
 
-    def __init__(self, args: Sequence[Any], context: Context, varying: bool) -> None:
-        """varying: whether other floats are allowed in place of the arguments that are floats."""
+    def __init__(self, args: Sequence[Any], context: Context, varying: bool, views: bool) -> None:
+        """varying: whether other floats are allowed in place of the arguments that are floats. views: whether operands
+        may be views.
+        """
         self.names: dict[str, Any] = {
             "CURRENT": context, "Tensor": Tensor, "Storage": Storage, "Saved": Saved, "Node": Node, "np": np,
             "edge_of": edge_of, "is_same": is_same, "check_interrupt": check_interrupt, "as_array": as_array,
@@ -190,7 +192,9 @@ class _Source:
         checks = ["context is not CURRENT", "context.duals.active"]
         for name, each in zip(self.told, args, strict=True):
             if type(each) is Tensor:
-                checks += [f"type({name}) is not Tensor", f"{name}.view is not None"]
+                late = f"(w.written or w.seen != {name}.storage.history)"  # a view that must follow its base first
+                checks.append(f"type({name}) is not Tensor")
+                checks.append(f"((w := {name}.view) is not None{f' and {late}' if views else ''})")
                 checks += [f"type({name}.storage) is not Storage", f"{name}.requires_grad is not {each.requires_grad}"]
                 checks.append(f"(x := {name}.array).dtype is not {self.named(each.array.dtype)}")
                 layout = self.named(each.array.strides), self.named(each.array.shape)
@@ -251,7 +255,7 @@ def _call_of(source: _Source, parts: Sequence[Part], given: Sequence[Sequence[An
             f"    array = {source.named(part.forward)}(np, {', '.join(told)})",
             "    if type(array) is not ndarray:",
             "        array = as_array(array)",
-            f"    made = r{number} = Tensor(array, False, None, context)",
+            f"    made = r{number} = {_wrapped(source, part)}",
         )
         if part.plan is None:
             continue
@@ -275,6 +279,13 @@ def _call_of(source: _Source, parts: Sequence[Part], given: Sequence[Sequence[An
             "    made.requires_grad = True",
         )
     source.add("    return made", "except Exception:", "    nodes.next = first", "    return None")
+
+
+def _wrapped(source: _Source, part: Part) -> str:
+    """Source text of the tensor of a part's array: of a view's as the op makes it, with the base's storage."""
+    if not part.op.view:
+        return "Tensor(array, False, None, context)"
+    return f"{source.named(part.op.wrap)}(({', '.join(part.told)},), array, context)"
 
 
 def _change_of(source: _Source, op: Op, args: Sequence[Any]) -> None:
@@ -302,22 +313,35 @@ def is_same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and bool(one == other) and (type(one) is not float or repr(one) == repr(other))
 
 
-def _plain_tensors(args: Sequence[Any]) -> bool:
-    """Whether all tensors are ordinary ones, no views, and no argument is a list."""
+def _plain_tensors(args: Sequence[Any], views: bool) -> bool:
+    """Whether all tensors are ordinary ones, or views that have followed their base, and no argument is a list.
+
+    views: whether they may be views.
+    """
     for each in args:
         if type(each) is Tensor:
-            if each.view is not None or type(each.storage) is not Storage or type(each.array) is not np.ndarray:
+            if type(each.storage) is not Storage or type(each.array) is not np.ndarray:
                 return False
-        elif isinstance(each, (Tensor, list, complex, np.ndarray, np.generic)):
+            held = each.view
+            if held is not None and (not views or held.written or held.seen != each.storage.history):
+                return False
+        elif not _is_fixed(each):
             return False
     return True
+
+
+def _is_fixed(value: Any) -> bool:
+    """Whether an argument is no tensor and has none, and can be compared with another."""
+    if type(value) is tuple:
+        return all(map(_is_fixed, value))
+    return not isinstance(value, (Tensor, list, complex, np.ndarray, np.generic))
 
 
 def repeated_change(op: Op | Composite, args: tuple[Any, ...], context: Context) -> Repeated | None:
     """What repeats an in-place call with such arguments; None if the op itself must run each time."""
     if not is_repeatable(op) or cupy() is not None or context.grad_enabled or context.inference:
         return None
-    if not _plain_tensors(args) or context.duals.active or context.tracer is not None:
+    if not _plain_tensors(args, False) or context.duals.active or context.tracer is not None:
         return None
     assert isinstance(op, Op)
     arrays = tuple([each.array if type(each) is Tensor else each for each in args])
@@ -325,7 +349,7 @@ def repeated_change(op: Op | Composite, args: tuple[Any, ...], context: Context)
         return None
     if not fits_into(arrays[0], arrays, op.tensor_positions) or shares_elements(arrays[0]):
         return None
-    source = _Source(args, context, bool(op.promotes))
+    source = _Source(args, context, bool(op.promotes), False)
     _change_of(source, op, args)
     repeated = source.function()
     operands = tuple([_operand(each, bool(op.promotes)) for each in args])
@@ -335,9 +359,9 @@ def repeated_change(op: Op | Composite, args: tuple[Any, ...], context: Context)
 
 def repeated_call(op: Op | Composite, args: tuple[Any, ...], context: Context) -> tuple[Any, Repeated | None]:
     """Apply an op; also return what repeats the call, or None if the op itself must run each time."""
-    if cupy() is not None or context.duals.active or context.tracer is not None or not _plain_tensors(args):
+    if cupy() is not None or context.duals.active or context.tracer is not None or not _plain_tensors(args, True):
         return op.apply(args), None
-    if isinstance(op, Composite) and (op.reads_values or op.draws or op.data_dependent is not False):
+    if isinstance(op, Composite) and (op.reads_values or op.draws or _depends_on_data(op, args)):
         return op.apply(args), None
     recorder, first, made = CallRecorder(), context.nodes.next, None
     try:
@@ -357,10 +381,15 @@ def repeated_call(op: Op | Composite, args: tuple[Any, ...], context: Context) -
     return made, _of_calls(recorder, args, made, context, varying)
 
 
+def _depends_on_data(op: Composite, args: tuple[Any, ...]) -> bool:
+    """Whether values decide a result's shape. A function of arguments without tensors in tuples tells it for all."""
+    return bool(op.data_dependent(*args)) if callable(op.data_dependent) else op.data_dependent
+
+
 def _of_calls(
     recorder: CallRecorder, args: tuple[Any, ...], made: Tensor, context: Context, varying: bool
 ) -> Repeated | None:
-    source = _Source(args, context, varying)
+    source = _Source(args, context, varying, True)
     tensors = [id(each) for each in args if type(each) is Tensor]
     alone = len(recorder.calls) == 1 and recorder.calls[0][1] is args
     if not alone and len(set(tensors)) != len(tensors):
@@ -369,7 +398,7 @@ def _of_calls(
     parts: list[Part] = []
     room, work = 0, 0.0
     for number, (op, given, result) in enumerate(recorder.calls):
-        if not is_repeatable(op) or op.view or type(result) is not Tensor or result.view is not None:
+        if not is_repeatable(op) or type(result) is not Tensor:
             return None
         told = source.told if alone else [_told(source, known, each) for each in given]
         if None in told or type(result.array) is not np.ndarray:

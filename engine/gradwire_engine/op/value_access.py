@@ -33,6 +33,11 @@ def is_row_major(value: Any) -> bool:
     return bool((value.array if type(value) is Tensor else value).flags.c_contiguous)
 
 
+def lies_in(value: Any, order: tuple[int, ...]) -> bool:
+    """Whether a Tensor or array has its dimensions in this order in memory, without gaps."""
+    return bool((value.array if type(value) is Tensor else value).transpose(order).flags.c_contiguous)
+
+
 def mark_changed(value: Any) -> None:
     """Record an in-place change of the array that `read_array` returned."""
     if type(value) is Tensor:

@@ -15,13 +15,14 @@ from gradwire_engine.ops.shape_rules import shape_rules
 # Dtype rules by shape rule.
 _BY_SHAPE_RULE = {
     "floats": {
-        "along", "convolution", "deviation", "dropout", "elementwise_loss", "layer_norm", "linear", "matmul",
+        "along", "convolution", "deviation", "dropout", "elementwise_loss", "layer_norm", "length", "linear", "matmul",
         "pointwise", "reduction",
     },
     "first": {
         "cat", "chunk", "creation_like", "detach", "diagonal", "drawn", "expand", "flatten", "getitem", "last_two",
         "like", "matrix_t", "narrow", "pad", "permute", "repeat", "reshape", "roll", "select", "setitem", "split",
-        "squeeze", "stack", "transpose", "unbind", "unsqueeze",
+        "squeeze", "stack", "transpose", "triangle", "unbind",
+        "unsqueeze",
     },
     "copied": {"copied"},
     "given": {"converted", "creation", "identity", "steps"},
@@ -53,7 +54,7 @@ _BY_NAME = {
 # Ops that refuse what neither rule tells: ranks, floating operands, or numbers out of a range.
 _UNTOLD = {
     "bitwise_left_shift", "bitwise_right_shift", "celu", "gcd", "isclose", "lcm", "logsumexp", "smooth_l1_loss",
-    "softshrink", "tril", "triu",
+    "softshrink",
 }  # fmt: skip
 # Nodes of ops whose declaration does not tell them: of composites, and of ops whose node depends on the arguments.
 # `gradwire/_tensor/foretelling/nodes.py` has those for which the client needs the arguments.
@@ -67,6 +68,7 @@ _NODES = {
     "layer_norm": "NativeLayerNormBackward0",
     "mT": "TransposeBackward0",
     "narrow": "SliceBackward0",
+    "norm": "LinalgVectorNormBackward0",
     "pad": "ConstantPadNdBackward0",
     "reshape": "ViewBackward0",
     "sort": "SortBackward0",

@@ -23,9 +23,10 @@ _WITH_CONDITIONS = {
 }  # fmt: skip
 _RULES = {
     "like": {
-        "empty_like", "fill", "full_like", "leaky_relu", "ones_like", "rand_like", "randn_like", "tril", "triu", "zero",
-        "zeros_like",
+        "empty_like", "fill", "full_like", "leaky_relu", "ones_like", "rand_like", "randn_like", "zero", "zeros_like",
     },
+    "triangle": {"tril", "triu"},
+    "length": {"linalg.vector_norm", "norm"},
     "along": {"argsort", "cumprod", "cumsum", "log_softmax", "logcumsumexp", "softmax"},
     "reduction": {
         "all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "mean", "nansum", "prod", "sum",
@@ -99,7 +100,7 @@ def shape_rules() -> dict[str, str]:
     written = {
         f"{name}_": rules[name]
         for name, op in sorted(REGISTRY.items())
-        if op.has_in_place and rules[name] in ("pointwise", "like")
+        if op.has_in_place and rules[name] in ("pointwise", "like", "triangle")
     }
     named = {name: rule for name, rule in _BY_NAME.items() if name.endswith("_")}
     return {name: rule for name, rule in sorted((rules | written | named).items()) if rule}

@@ -103,7 +103,7 @@ class Server:
         if self.local is not None:
             self.backend.local_stream = await self.local.start()
             if address.startswith(_UNIX):
-                await self.local.start_calls(Path(address.removeprefix(_UNIX)))
+                await self.local.start_calls(Path(address.removeprefix(_UNIX)).absolute())
         for name in ("", SERVICE):
             await self.health.set(name, health_pb2.HealthCheckResponse.SERVING)
         give_back(0)  # what imports have freed

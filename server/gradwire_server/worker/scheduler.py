@@ -94,6 +94,7 @@ class Scheduler:
         # Publishes when a slice began, 0 between slices, so the front detects a hung worker.
         self.publish_slice_start = partial(runtime.counters.set_slice_start, runtime.worker)
         self.has_calls: Callable[[], bool] = lambda: False  # whether calls have arrived that were not taken
+        self.take_calls: Callable[[], None] = lambda: None  # adds those
         self._extensible_until = 0.0  # the time until which the slice may be extended
         self._turn: Session | None = None
         self._light_seconds = 0.0  # that light sessions have computed since another did
@@ -216,8 +217,12 @@ class Scheduler:
         now, session = time.monotonic(), self.running
         if session is None or now >= self._extensible_until or self._has_quotas:
             return False
-        if self.awaiting or self.throttled or self.with_parked or self.light_queue or self.has_calls():
+        if self.awaiting or self.throttled or self.with_parked or self.light_queue:
             return False
+        if self.has_calls():
+            self.take_calls()  # those of this session wait behind the running one
+            if self.light_queue or self.has_calls():
+                return False
         if any(each is not session for each in self.run_queue):
             return False
         session.schedule.turn_ends = now + self.slice_seconds
@@ -416,7 +421,7 @@ def run_scheduler(
     At most `max_forks` expensive ops run in forked processes, while other sessions compute; 0 disables this.
     """
     running = _SchedulerLoop(scheduler, source, before_slice)
-    scheduler.has_calls = source.has_calls
+    scheduler.has_calls, scheduler.take_calls = source.has_calls, running.take_calls
     if max_forks:
         offloader = scheduler.offloader = OpOffloader(scheduler, running.take_over, max_forks)
         running.compute_lock = offloader.compute_lock
@@ -432,6 +437,17 @@ class _SchedulerLoop:
         self.before_slice = before_slice
         self.compute_lock: ComputeLock | None = None
         self._ended = False
+
+    def take_calls(self, timeout: float | None = 0.0) -> None:
+        """Add the calls that have arrived; wait for one up to `timeout` seconds, None without limit."""
+        if self._ended:
+            return
+        calls = self.source.take(timeout)
+        self._ended = calls is None
+        if self._ended:
+            self.scheduler.end_throttling()
+        for call in calls or ():
+            self.scheduler.add(call)
 
     def take_over(self) -> None:
         """Run a standby thread: wait for the compute lock, then run the loop."""
@@ -461,13 +477,7 @@ class _SchedulerLoop:
             timeout = 0.0 if scheduler.runnable else scheduler.max_wait()
             if polls:
                 timeout = _OFFLOAD_POLL_SECONDS if timeout is None else min(timeout, _OFFLOAD_POLL_SECONDS)
-            calls = self.source.take(timeout)
-            self._ended = calls is None
-            if self._ended:
-                scheduler.end_throttling()
-            for call in calls or ():
-                scheduler.add(call)
-            del calls
+            self.take_calls(timeout)
         if scheduler.with_parked:
             scheduler.expire_parked()
         if scheduler.throttled:

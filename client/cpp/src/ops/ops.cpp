@@ -721,8 +721,12 @@ Tensor TensorMethods::conj() const {
     return call.one();
 }
 Tensor TensorMethods::contiguous() const {
+    return this->contiguous(ContiguousOptions{});
+}
+Tensor TensorMethods::contiguous(const ContiguousOptions& options) const {
     Call call("contiguous");
     call.arg(static_cast<const Tensor&>(*this));
+    call.option("memory_format", options.memory_format);
     return call.one();
 }
 Tensor TensorMethods::copy_(const Tensor& src) const {

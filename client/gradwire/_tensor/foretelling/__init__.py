@@ -62,6 +62,8 @@ def foretell(
         node = "" if name is None else name(args, named)
     if op.endswith("_"):
         return _written(args, specs, node if recorded else None, dtypes[0])
+    if str(named.pop("device", "cpu")) != "cpu":
+        return None
     leaf = named.pop("requires_grad", False)
     if leaf and (recorded or not all(kind.is_floating_point for kind in dtypes)):
         return None

@@ -41,14 +41,16 @@ def _full_precision(specs: Sequence[Spec], others: Sequence[Any], named: dict[st
 
 
 def _numbers(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
-    """Tensors of one floating dtype, or of one integer dtype and integers."""
+    """Tensors of one floating dtype, or of one integer dtype and numbers."""
     kind = specs[0].dtype if specs else None
     if any(type(one) is bool for one in (*others, *named.values())):
         return None
     if kind is None or kind.is_floating_point or kind is bool_dtype:
         return _floats(specs, others, named, default)
-    whole = all(type(one) is int for one in (*others, *named.values()))
-    return (kind,) if whole and all(spec.dtype is kind for spec in specs) else None
+    if not all(spec.dtype is kind for spec in specs) or not all(type(one) is int for one in named.values()):
+        return None
+    kinds = {type(one) for one in others}
+    return None if not kinds <= {int, float} else (default,) if float in kinds else (kind,)
 
 
 def _first(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:

@@ -57,9 +57,9 @@ def _linear(args: tuple[Any, ...], named: _Named) -> str:
 def _matmul(args: tuple[Any, ...], named: _Named) -> str:
     """Products of vectors and matrices."""
     ranks = len(args[0]._spec.shape), len(args[1]._spec.shape)
-    return {(2, 2): "MmBackward0", (2, 1): "MvBackward0", (1, 1): "DotBackward0", (3, 2): "UnsafeViewBackward0"}.get(
-        ranks, ""
-    )
+    if ranks[0] == ranks[1] >= 3 or ranks == (3, 2):
+        return "UnsafeViewBackward0"
+    return {(2, 2): "MmBackward0", (2, 1): "MvBackward0", (1, 1): "DotBackward0"}.get(ranks, "")
 
 
 def _squeeze(args: tuple[Any, ...], named: _Named) -> str:
@@ -90,6 +90,7 @@ def _unweighted(name: str) -> _Naming:
 #: Functions of the arguments by the names of ops.
 NODES: dict[str, _Naming] = {
     "binary_cross_entropy_with_logits": _unweighted("BinaryCrossEntropyWithLogitsBackward0"),
+    "dropout": lambda args, named: "MulBackward0" if len(args) > 2 and args[2] is True else "",
     "clamp": _of_number("Clamp", 1, 0),
     "clamp_max": _of_number("ClampMax", 0, 1),
     "clamp_min": _of_number("ClampMin", 0, 1),

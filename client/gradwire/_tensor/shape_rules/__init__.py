@@ -39,9 +39,11 @@ from gradwire._tensor.shape_rules.elementwise import (
     drawn,
     dropout,
     extremum,
+    length,
     like,
     pointwise,
     reduction,
+    triangle,
 )
 from gradwire._tensor.shape_rules.layers import (
     class_loss,
@@ -80,10 +82,10 @@ __all__ = ["RULES", "Rule", "Shapes", "item_kinds"]
 RULES: dict[str, Rule] = {
     rule.__name__: rule
     for rule in (
-        pointwise, like, along, reduction, extremum, creation, creation_like, random_integers, number_range, steps,
-        identity, permutation, getitem, setitem, select, narrow, reshape, flatten, expand, unsqueeze, squeeze,
-        transpose, last_two, matrix_t, permute, unbind, split, chunk, diagonal, matmul, linear, stack, cat,
-        index_select, gather, embedding, repeat, pad, topk, sort, roll, dropout, drawn, layer_norm, deviation, detach,
-        copied, converted, elementwise_loss, class_loss, embedding_bag, convolution,
+        pointwise, like, triangle, along, reduction, length, extremum, creation, creation_like, random_integers,
+        number_range, steps, identity, permutation, getitem, setitem, select, narrow, reshape, flatten, expand,
+        unsqueeze, squeeze, transpose, last_two, matrix_t, permute, unbind, split, chunk, diagonal, matmul, linear,
+        stack, cat, index_select, gather, embedding, repeat, pad, topk, sort, roll, dropout, drawn, layer_norm,
+        deviation, detach, copied, converted, elementwise_loss, class_loss, embedding_bag, convolution,
     )
 }  # fmt: skip

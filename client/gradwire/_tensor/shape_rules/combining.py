@@ -33,7 +33,7 @@ def _is_matrix(spec: Spec) -> bool:
     """Whether a tensor is contiguous, or is so with its last two dimensions exchanged. Scalars are no operands."""
     if not spec.strides:
         return bool(spec.shape)
-    if len(spec.shape) < 2 or 1 in spec.shape:
+    if len(spec.shape) < 2:
         return False
     return is_contiguous((*spec.shape[:-2], *spec.shape[:-3:-1]), (*spec.strides[:-2], *spec.strides[:-3:-1]))
 

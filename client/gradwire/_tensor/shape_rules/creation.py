@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradwire._base.dtypes import float32
+from gradwire._base.dtypes import float32, int64
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.shape_rules.sizes import Shapes, dense, dtype_of, fits
 
 
 def creation(op: str, size: Any = None, *args: Any, **named: Any) -> Shapes:
     """zeros(size) and its relatives; full's number must fit the result."""
-    chosen = named.get("dtype") is not None
-    if any(chosen if type(value) is int else not fits(value, dtype_of(named, float32)) for value in args):
+    # A whole number without a dtype gives whole numbers.
+    kind = dtype_of(named, int64 if any(type(value) is int for value in args) else float32)
+    if not all(fits(value, kind) for value in args):
         return None
     return _of_size(size)
 

@@ -62,6 +62,11 @@ def like(op: str, input: Any, *args: Any, **named: Any) -> Shapes:
     return dense(spec.shape) if not spec.strides else None
 
 
+def triangle(op: str, input: Any, *args: Any, **named: Any) -> Shapes:
+    """tril and triu of matrices, or of batches of them."""
+    return like(op, input, *args, **named) if isinstance(input, Handle) and len(input._spec.shape) > 1 else None
+
+
 def along(op: str, input: Any, dim: Any = -1, *args: Any, **named: Any) -> Shapes:
     """Ops along one dimension that keep the shape, such as softmax and cumsum."""
     if not isinstance(input, Handle) or dim_of(dim, len(input._spec.shape)) < 0:
@@ -76,6 +81,14 @@ def reduction(op: str, input: Any, dim: Any = None, keepdim: Any = False, *args:
     spec = input._spec
     sizes = _reduced(spec.shape, dim, keepdim)
     return None if sizes is None or not is_row_major(spec) else ((sizes, ()),)
+
+
+def length(op: str, input: Any, p: Any = 2, dim: Any = None, keepdim: Any = False, *args: Any, **named: Any) -> Shapes:
+    """norm and linalg.vector_norm of tensors that have elements."""
+    usual = p == "fro" if type(p) is str else type(p) in (int, float) and 0 < p < math.inf
+    if not usual or args or any(value is not None for value in named.values()):
+        return None
+    return reduction(op, input, dim, keepdim) if isinstance(input, Handle) and 0 not in input._spec.shape else None
 
 
 def deviation(

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from gradwire._functions.random import Generator
 from gradwire._tensor.tensor import Tensor
+from gradwire.utils.data._permutation import MOST, permutation
 
 T = TypeVar("T", covariant=True)
 
@@ -48,7 +49,8 @@ class RandomSampler(Sampler[int]):
     """All numbers in random order; with `replacement` each drawn anew. `num_samples` is their number.
 
     The server draws the order of an epoch; the client reads it once. Without a generator, each epoch has one of its
-    own, whose seed the session's generator draws. The numbers are PyTorch's of the same seed.
+    own, whose seed the session's generator draws. The client reads this seed and computes short orders itself. The
+    numbers are PyTorch's of the same seed.
 
     Raises TypeError if `replacement` is not a bool, ValueError if `num_samples` is below 1.
     """
@@ -79,7 +81,11 @@ class RandomSampler(Sampler[int]):
 
         size, generator = len(self.data_source), self.generator
         if generator is None:
-            generator = Generator().manual_seed(draw_seed().item())
+            seed = draw_seed().item()
+            if not self.replacement and self.num_samples == size <= MOST:
+                yield from permutation(seed, size)
+                return
+            generator = Generator().manual_seed(seed)
         if self.replacement:
             # In blocks, so that an epoch of any length needs little memory. The numbers are those of one draw.
             for start in range(0, self.num_samples, _BLOCK):

@@ -67,8 +67,7 @@ def _check_alpha(input: Array, alpha: Number) -> Number:
         raise EngineError(Reason.RUNTIME, "For non-complex input tensors, argument alpha must not be a complex number.")
     if isinstance(alpha, int) and input.dtype == dtypes.bool_:
         return bool(alpha)
-    whole = isinstance(alpha, int) and hasattr(input, "dtype") and dtypes.category(input.dtype) == dtypes.INT
-    return cast_number(alpha, input.dtype) if whole else alpha
+    return cast_number(alpha, input.dtype) if hasattr(input, "dtype") else alpha
 
 
 @op(promote="same", of_numbers=True, cost=4)
@@ -81,7 +80,7 @@ def add(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number 
 
 
 def _add_into(xp: Any, input: Array, other: Array | Number, alpha: Number) -> None:
-    if type(alpha) is bool:
+    if type(alpha) is not int:
         alpha = _check_alpha(input, alpha)
     if alpha == 1:
         xp.add(input, other, out=input)

@@ -17,6 +17,7 @@ from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.op.refusals import check_overlap, check_writable
 from gradwire_engine.ops.base.basic import expand, sum_to_size
 from gradwire_engine.ops.base.checks import admit, broadcast_shape
+from gradwire_engine.ops.base.memory_format import row_major
 
 Ints = tuple[int, ...]
 
@@ -72,6 +73,7 @@ def _fill_value(op_name: str, input: Array, value: Any) -> Any:
 
 
 @op(in_place=True, node=lambda input, mask, value: f"MaskedFillBackward{int(type(value) is Tensor)}", cost=4)
+@row_major
 def masked_fill(xp: Any, input: Array, mask: Array, value: Array | Number) -> Array:
     """value where the mask is True, input elsewhere (torch.masked_fill)."""
     if mask.dtype != dtypes.bool_:

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import DType, Number
+from gradwire_engine.core.dtypes import DType, Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.op import op
@@ -124,7 +124,6 @@ threshold.grad(input=lambda g, input, threshold: _masked_by(g, input, ~(input <=
 
 
 @op(in_place=True, cost=4)
-@through_float32
 def hardtanh(xp: Any, input: Array, min_val: float = -1.0, max_val: float = 1.0) -> Array:
     """Clamp the input to [min_val, max_val] (torch.nn.functional.hardtanh). The derivative at the bounds is 0."""
     needs_order("clamp", input.dtype)
@@ -134,7 +133,12 @@ def hardtanh(xp: Any, input: Array, min_val: float = -1.0, max_val: float = 1.0)
         raise EngineError(Reason.ARGUMENT_VALUE, "min_val cannot be greater than max_val")
     if input.dtype == dtypes.uint8 and min(min_val, max_val) < 0:
         raise EngineError(Reason.RUNTIME, "cannot do hardtanh on an unsigned type with negative limits")
-    return xp.clip(input, input.dtype.type(min_val), input.dtype.type(max_val))
+    return _clipped(xp, input, cast_number(min_val, input.dtype), cast_number(max_val, input.dtype))
+
+
+@through_float32
+def _clipped(xp: Any, input: Array, low: Number, high: Number) -> Array:
+    return xp.clip(input, input.dtype.type(low), input.dtype.type(high))
 
 
 hardtanh.works_in(widens=True)

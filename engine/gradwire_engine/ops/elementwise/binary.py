@@ -10,7 +10,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
-from gradwire_engine.core.dtypes import Number, cast_number
+from gradwire_engine.core.dtypes import DType, Number, cast_number, is_half
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import Composite
@@ -355,13 +355,20 @@ def _scaled_on_gpu(name: str) -> Callable[..., Any]:
     return attempt
 
 
+def _factor(value: Number, dtype: DType) -> Number:
+    """The number that multiplies elements of a dtype; half types in float32. Raises EngineError: RUNTIME."""
+    if value == 1 or dtype == dtypes.bool_:
+        return value
+    made: Number = cast_number(value, dtypes.float32 if is_half(dtype) else dtype)
+    return made
+
+
 @op(promote="same", cost=4)
 @with_loop(_scaled_on_gpu("addcmul"), least=ON_GPU)
 def addcmul(xp: Any, input: Array, tensor1: Array, tensor2: Array, *, value: Number = 1) -> Array:
     """input + value * tensor1 * tensor2 (torch.addcmul)."""
     product = xp.multiply(tensor1, tensor2)
-    if dtypes.category(product.dtype) == dtypes.INT:
-        value = cast_number(value, product.dtype)
+    value = _factor(value, product.dtype)
     return xp.add(input, product if value == 1 else product * value)
 
 
@@ -382,6 +389,7 @@ def addcdiv(xp: Any, input: Array, tensor1: Array, tensor2: Array, *, value: Num
             Reason.RUNTIME, "Integer division with addcdiv is no longer supported: make them float first."
         )
     quotient = xp.true_divide(tensor1, tensor2)
+    value = _factor(value, quotient.dtype)
     return xp.add(input, quotient if value == 1 else quotient * value)
 
 
@@ -395,6 +403,9 @@ addcdiv.grad(
 # Clamping: the gradient also passes at the bounds.
 
 
+_WIDELY_HELD = 1e38  # below the largest number of float32 and bfloat16
+
+
 @op(promote="same", node=lambda input, min, max: f"ClampBackward{int(not _any_tensor(min, max))}", cost=4)
 def clamp(xp: Any, input: Array, min: Array | Number | None = None, max: Array | Number | None = None) -> Array:
     """Clamp the input to [min, max]; one of the bounds may be None (torch.clamp)."""
@@ -406,6 +417,9 @@ def clamp(xp: Any, input: Array, min: Array | Number | None = None, max: Array |
     one_tensor = len(bounds) == 1 and not _is_number(bounds[0])
     if input.dtype == dtypes.bool_ and not one_tensor:
         raise EngineError(Reason.NOT_SUPPORTED, "\"clamp_cpu\" not implemented for 'Bool'", op="clamp")
+    for bound in bounds:  # a call of arrays of one dtype and floats converts no numbers
+        if type(bound) is float and not -_WIDELY_HELD < bound < _WIDELY_HELD:
+            cast_number(bound, input.dtype)
     if dtypes.category(input.dtype) == dtypes.FLOAT:  # NumPy's clip is several times as fast with both bounds
         return xp.clip(input, -math.inf if min is None else min, math.inf if max is None else max)
     result = input if min is None else xp.maximum(input, min)
@@ -452,6 +466,7 @@ def clamp_min(xp: Any, input: Array, min: Array | Number) -> Array:
 
 
 clamp_min.works_in(widens=True)
+clamp_min.casts_numbers("min")
 
 
 @op(promote="same", node=lambda input, max: f"ClampMaxBackward{int(_any_tensor(max))}", cost=4)
@@ -461,6 +476,7 @@ def clamp_max(xp: Any, input: Array, max: Array | Number) -> Array:
 
 
 clamp_max.works_in(widens=True)
+clamp_max.casts_numbers("max")
 
 
 clamp_min.grad(

@@ -13,6 +13,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import counted
 from gradwire_engine.op.op import op
+from gradwire_engine.op.value_access import read_array
 from gradwire_engine.ops.base.basic import cast, conj, div, real
 from gradwire_engine.ops.base.checks import admit, normalize_dim
 from gradwire_engine.ops.base.fill import where, zeros
@@ -81,7 +82,7 @@ def _check_weights(name: str, weights: Any, count: int, whole: bool) -> None:
             f"cov(): expected {name} to have the same numel as there are observations in the input but got "
             f"{weights.shape[0] if weights.ndim else 1} numel and {count} observations",
         )
-    if not bool((getattr(weights, "array", weights) >= 0).all()):  # nan counts as negative
+    if not bool((read_array(weights) >= 0).all()):  # nan counts as negative
         raise EngineError(Reason.RUNTIME, f"cov(): {name} cannot be negative")
 
 
@@ -114,7 +115,7 @@ def cov(input: Array, *, correction: int = 1, fweights: Array | None = None, awe
     else:
         weights = reshape(weights, (-1,))
         weight_sum = total(weights)
-        if not bool(getattr(weight_sum, "array", weight_sum)):
+        if not bool(read_array(weight_sum)):
             raise EngineError(Reason.RUNTIME, "cov(): weights sum to zero, can't be normalized")
         centred = rows - unsqueeze(div(total(rows * weights, 1), weight_sum), 1)
         spread = centred * weights

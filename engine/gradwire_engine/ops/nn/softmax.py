@@ -20,6 +20,7 @@ from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.ops.base.basic import neg
 from gradwire_engine.ops.base.checks import normalize_dim
 from gradwire_engine.ops.base.loops import LEAST, Loops, along_rows, with_loop
+from gradwire_engine.ops.base.memory_format import row_major
 from gradwire_engine.ops.base.precision import is_half, through_float32
 from gradwire_engine.ops.elementwise.unary import exp
 from gradwire_engine.ops.reduce.reduce import sum as total
@@ -80,6 +81,7 @@ def _rows_loop(name: str) -> Callable[..., Any]:
 
 
 @op(complex_grad=False, cost=12)
+@row_major
 @with_loop(_rows_loop("softmax"))
 def softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """exp(input) divided by its sum along a dimension (torch.softmax).
@@ -98,6 +100,7 @@ def softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> A
 
 
 @op(complex_grad=False, cost=12)
+@row_major
 @with_loop(_rows_loop("log_softmax"))
 def log_softmax(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Array:
     """log(softmax(input, dim)), without underflow (torch.log_softmax).
@@ -185,6 +188,7 @@ _log_softmax_backward.directly(_direct_backward)
 
 
 @op(name="_safe_softmax", complex_grad=False, cost=16)
+@row_major
 def safe_softmax(xp: Any, input: Array, dim: int) -> Array:
     """softmax that is 0 where all elements along the dimension are -inf, as PyTorch's attention has it."""
     made: Array = softmax.function(xp, input, dim)

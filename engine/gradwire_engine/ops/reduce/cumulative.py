@@ -20,6 +20,7 @@ from gradwire_engine.ops.base.checks import normalize_dim, normalize_dims
 from gradwire_engine.ops.base.compare import eq, logical_not, logical_xor
 from gradwire_engine.ops.base.fill import where
 from gradwire_engine.ops.base.loops import with_loop
+from gradwire_engine.ops.base.memory_format import row_major
 from gradwire_engine.ops.base.precision import through_float32
 from gradwire_engine.ops.elementwise.binary import log_of_sum
 from gradwire_engine.ops.elementwise.unary import exp, isnan
@@ -76,12 +77,14 @@ def _extremes(name: str, input: Array, dim: int) -> tuple[Array, Array]:
 
 
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False, cost=8)
+@row_major
 def cummax(xp: Any, input: Array, dim: int) -> Array:
     """Running maximum along `dim`, and its index (torch.cummax)."""
     return _running_extreme(xp, "cummax", input, dim)
 
 
 @op(outputs=("values", "indices"), differentiable_outputs=(0,), complex_grad=False, cost=8)
+@row_major
 def cummin(xp: Any, input: Array, dim: int) -> Array:
     """Running minimum along `dim`, and its index (torch.cummin)."""
     return _running_extreme(xp, "cummin", input, dim)
@@ -100,6 +103,7 @@ for _finder in (cummax, cummin):
         1 << 11,
     )
 )
+@row_major
 @through_float32
 def logcumsumexp(xp: Any, input: Array, dim: int) -> Array:
     """Logarithm of the running sum of exp(input) along `dim`, without overflow (torch.logcumsumexp)."""
@@ -176,6 +180,7 @@ def diff(input: Array, n: int = 1, dim: int = -1, prepend: Array | None = None, 
 
 
 @op(cost=8)
+@row_major
 def nansum(
     xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Array:

@@ -25,6 +25,7 @@ from gradwire_engine.ops.base.basic import conj, expand, sum_axes
 from gradwire_engine.ops.base.checks import needs_norm_dtype, needs_order, normalize_dim, normalize_dims
 from gradwire_engine.ops.base.compare import eq, logical_and, logical_or
 from gradwire_engine.ops.base.fill import where, zeros
+from gradwire_engine.ops.base.memory_format import row_major
 from gradwire_engine.ops.base.precision import is_half, through_float32
 from gradwire_engine.ops.elementwise import unary
 from gradwire_engine.ops.elementwise.binary import maximum, minimum
@@ -92,6 +93,7 @@ def total(xp: Any, input: Array, dims: tuple[int, ...], keepdim: bool, dtype: DT
 
 
 @op(node=_numbered("Sum"), cost=4)
+@row_major
 def sum(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Array:
     """Sum over `dim`, or over all dimensions; integers are summed in int64 (torch.sum)."""
     if dtype is None:
@@ -104,6 +106,7 @@ sum.grad(input=lambda g, input_meta, dim, keepdim: expand_gradient(g, input_meta
 
 
 @op(node=_numbered("Mean"), cost=4)
+@row_major
 def mean(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Array:
     """Mean over `dim`, or over all dimensions; of a float or complex dtype (torch.mean)."""
     _needs_float("mean", input, dtype)
@@ -125,6 +128,7 @@ mean.grad(
 
 
 @op(node=_numbered("Prod"), cost=8)
+@row_major
 def prod(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None) -> Array:
     """Product over `dim`, or over all dimensions (torch.prod)."""
     dims = normalize_dims(dim, input.ndim)
@@ -157,6 +161,7 @@ def _correction(unbiased: bool | None, correction: Number | None) -> Any:
 
 
 @op(cost=8)
+@row_major
 def var(
     xp: Any,
     input: Array,
@@ -202,6 +207,7 @@ var.grad(input=_var_input).tangent("reduction")
 
 
 @op(cost=8)
+@row_major
 def std(
     xp: Any,
     input: Array,
@@ -229,6 +235,7 @@ std.grad(input=_std_input).tangent("reduction")
 
 
 @op(outputs=("var", "mean"), unfilled_outputs=(0, 1), cost=12)
+@row_major
 def var_mean(
     xp: Any,
     input: Array,
@@ -261,6 +268,7 @@ var_mean.grad(input=_var_mean_input)
 
 
 @op(outputs=("std", "mean"), unfilled_outputs=(0, 1), cost=12)
+@row_major
 def std_mean(
     xp: Any,
     input: Array,
@@ -325,6 +333,7 @@ def _dims_or_none(dim: Any) -> Any:
 
 
 @op(cost=4)
+@row_major
 def amax(xp: Any, input: Array, dim: Ints | None = (), keepdim: bool = False) -> Array:
     """Maximum over `dim`, or over all dimensions; ties share the gradient (torch.amax)."""
     return _extreme(xp, "amax", input, _dims_or_none(dim), keepdim)
@@ -334,6 +343,7 @@ amax.works_in(backward=2.3)
 
 
 @op(cost=4)
+@row_major
 def amin(xp: Any, input: Array, dim: Ints | None = (), keepdim: bool = False) -> Array:
     """Minimum over `dim`, or over all dimensions; ties share the gradient (torch.amin)."""
     return _extreme(xp, "amin", input, _dims_or_none(dim), keepdim)
@@ -472,6 +482,7 @@ def _logic_dtype(input: Array) -> DType:
 
 
 @op(cost=4)
+@row_major
 def all(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False) -> Array:
     """Whether all elements over `dim`, or over all dimensions, are nonzero (torch.all)."""
     dims = () if dim == () or dim == [] else normalize_dims(dim, input.ndim)
@@ -482,6 +493,7 @@ all.works_in(forward=0.5)
 
 
 @op(cost=4)
+@row_major
 def any(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False) -> Array:
     """Whether any element over `dim`, or over all dimensions, is nonzero (torch.any)."""
     dims = () if dim == () or dim == [] else normalize_dims(dim, input.ndim)
@@ -492,6 +504,7 @@ any.works_in(forward=0.5)
 
 
 @op(cost=4)
+@row_major
 def count_nonzero(xp: Any, input: Array, dim: Ints | None = None) -> Array:
     """Number of nonzero elements over `dim`, or over all dimensions (torch.count_nonzero)."""
     return (input != 0).sum(normalize_dims(dim, input.ndim), dtype=dtypes.int64)
@@ -504,6 +517,7 @@ count_nonzero.works_in(forward=0.5)
 
 
 @op(promote="float", in_place=False, cost=12)
+@row_major
 @through_float32
 def logsumexp(xp: Any, input: Array, dim: Ints, keepdim: bool = False) -> Array:
     """log(sum(exp(input))) over `dim`, without overflow (torch.logsumexp)."""
@@ -527,6 +541,7 @@ logsumexp.grad(input=_logsumexp_input).tangent("reduction")
 
 
 @op(name="linalg.vector_norm", node="LinalgVectorNormBackward0", cost=8)
+@row_major
 def vector_norm(
     xp: Any, x: Array, ord: Number = 2, dim: Ints | None = None, keepdim: bool = False, *, dtype: DType | None = None
 ) -> Array:

@@ -16,6 +16,7 @@ from gradwire_engine.ops.base.basic import expand, sum_to_size
 from gradwire_engine.ops.base.checks import admit, broadcast_shape, ints, normalize_dim, normalize_dims
 from gradwire_engine.ops.base.fill import zeros
 from gradwire_engine.ops.base.loops import ON_GPU, Loops, with_loop
+from gradwire_engine.ops.base.memory_format import row_major
 from gradwire_engine.ops.shape.join_on_gpu import join
 from gradwire_engine.ops.shape.shape import (
     diagonal,
@@ -251,6 +252,7 @@ def _needs_matrix(name: str, input: Any) -> None:
 
 
 @op(in_place=True, cost=8)
+@row_major
 def tril(xp: Any, input: Array, diagonal: int = 0) -> Array:
     """Lower triangle: zeros above a diagonal (torch.tril)."""
     _needs_matrix("tril", input)
@@ -258,6 +260,7 @@ def tril(xp: Any, input: Array, diagonal: int = 0) -> Array:
 
 
 @op(in_place=True, cost=8)
+@row_major
 def triu(xp: Any, input: Array, diagonal: int = 0) -> Array:
     """Upper triangle: zeros below a diagonal (torch.triu)."""
     _needs_matrix("triu", input)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -22,10 +22,12 @@ from gradwire_engine.op.composite import Composite, composite
 from gradwire_engine.op.cost import CALL, counted, of_shape
 from gradwire_engine.op.integer_bounds import like_input
 from gradwire_engine.op.op import op
+from gradwire_engine.op.refusals import is_dense
 from gradwire_engine.op.strides import geometry_of
-from gradwire_engine.op.value_access import is_row_major
+from gradwire_engine.op.value_access import is_row_major, lies_in
 from gradwire_engine.ops.base.basic import conj, expand
 from gradwire_engine.ops.base.checks import admit, check_count, check_index, ints, normalize_dim, reshaped, viewed
+from gradwire_engine.ops.base.memory_format import in_order, order_of_format
 
 Ints = Any
 
@@ -634,20 +636,48 @@ detach = _Detach(_detach, name="detach", in_place=True, differentiable=False, vi
 
 @op(cost=4)
 def clone(xp: Any, input: Array) -> Array:
-    """Copy, with a node in the graph (torch.clone)."""
-    if not input.flags.c_contiguous:
-        admit(input.shape, input.dtype)
-    return input.copy(order="C")
+    """Copy with the input's strides if it has no gaps, else row-major; with a node in the graph (torch.clone)."""
+    if input.flags.c_contiguous:
+        return input.copy(order="C")
+    admit(input.shape, input.dtype)
+    return input.copy(order="K" if is_dense(input) else "C")
 
 
 clone.works_in(backward=0, grows=False).bounds_results(like_input)
 clone.grad(input=lambda g: g).tangent("linear")
 
 
+@op(name="_row_major", node="CloneBackward0", cost=4)
+def _row_major(xp: Any, input: Array) -> Array:
+    """Row-major copy."""
+    admit(input.shape, input.dtype)
+    return xp.array(input, order="C")
+
+
+@op(name="_channels_last", node="CloneBackward0", cost=4)
+def _channels_last(xp: Any, input: Array, order: Ints) -> Array:
+    """Copy with the dimensions in this order in memory."""
+    admit(input.shape, input.dtype)
+    return in_order(xp, input, order)
+
+
+for _copy in (_row_major, _channels_last):
+    _copy.works_in(backward=0, grows=False).bounds_results(like_input)
+    _copy.grad(input=lambda g: g).tangent("linear")
+
+
 @composite(views="maybe")
-def contiguous(input: Array) -> Array:
-    """Return the tensor itself if it is contiguous in row-major order, else a copy (torch.Tensor.contiguous)."""
-    return input if is_row_major(input) else clone(input)
+def contiguous(
+    input: Array, memory_format: Literal["contiguous_format", "channels_last", "channels_last_3d"] = "contiguous_format"
+) -> Array:
+    """Return the tensor itself if it lies in the memory format without gaps, else a copy (torch.Tensor.contiguous).
+
+    Raises EngineError: RUNTIME for a format of another rank.
+    """
+    order = order_of_format(memory_format, input.ndim)
+    if order is None:
+        return input if is_row_major(input) else _row_major(input)
+    return input if lies_in(input, order) else _channels_last(input, order)
 
 
 # Complex numbers as pairs.

@@ -13,7 +13,7 @@ from gradwire_server.session.arguments import Tensors, check_in_place, named_op,
 
 Words: TypeAlias = Sequence[int]
 #: Calls before the first that is kept to be repeated, and the most between two of them; a miss doubles the number.
-_FIRST, _MOST = 8, 1 << 12
+_FIRST, _MOST = 16, 1 << 12
 
 
 class OpScope(Tensors, Protocol):
@@ -106,7 +106,11 @@ class Prepared:
             if item.WhichOneof("item") == "tensor":
                 item.new_axis = True
                 holes.append((number, self._take(1)))
-        self.indices.append((position, read_index(constant, session), holes))
+        items = read_index(constant, session)
+        if holes:
+            self.indices.append((position, items, holes))
+        else:
+            self.values[position] = items
 
     def _take(self, count: int) -> int:
         first = self.width

@@ -54,6 +54,7 @@ struct ChunkOptions;
 struct ClampOptions;
 struct ClampInPlaceOptions;
 struct CombinationsOptions;
+struct ContiguousOptions;
 struct CopyInPlaceOptions;
 struct CountNonzeroOptions;
 struct CovOptions;
@@ -193,7 +194,7 @@ struct ZerosOptions;
 struct ZerosLikeOptions;
 
 /// ListOpsResponse.hash of the ops below.
-inline constexpr char ops_hash[] = "1968f1bb32b8571460edb2c9fb4478c0c973777a73b485b43829d9ae252af02c";
+inline constexpr char ops_hash[] = "0bb29ede29c60df70218504a9c53bcc8ba99f843460bb46582dbced35b8cd179";
 
 namespace detail {
 
@@ -422,12 +423,14 @@ class TensorMethods {
     Tensor clamp_min(const Operand& min) const;
     /// Clamp the input to at least min (torch.clamp_min).
     Tensor clamp_min_(const Operand& min) const;
-    /// Copy, with a node in the graph (torch.clone).
+    /// Copy with the input's strides if it has no gaps, else row-major; with a node in the graph (torch.clone).
     Tensor clone() const;
     /// Complex conjugate; a real tensor is returned unchanged (torch.conj).
     Tensor conj() const;
-    /// Return the tensor itself if it is contiguous in row-major order, else a copy (torch.Tensor.contiguous).
+    /// Return the tensor itself if it lies in the memory format without gaps, else a copy (torch.Tensor.contiguous).
     Tensor contiguous() const;
+    /// Is contiguous() with options.
+    Tensor contiguous(const ContiguousOptions& options) const;
     /// src, broadcast to the input's shape and cast to its dtype and device (torch.Tensor.copy_).
     Tensor copy_(const Tensor& src) const;
     /// Is copy_() with options.

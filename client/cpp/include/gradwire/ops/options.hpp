@@ -266,6 +266,11 @@ struct CombinationsOptions {
     /// Default: false.
     std::optional<bool> with_replacement{};
 };
+/// What contiguous() can do without.
+struct ContiguousOptions {
+    /// Default: "contiguous_format". One of contiguous_format, channels_last, channels_last_3d.
+    std::optional<std::string> memory_format{};
+};
 /// What copy_() can do without.
 struct CopyInPlaceOptions {
     /// Default: false.

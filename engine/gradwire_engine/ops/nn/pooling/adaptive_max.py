@@ -13,8 +13,9 @@ from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import LOOP, counted
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.base.memory_format import keeps_format
 from gradwire_engine.ops.index.gather import gather_backward
-from gradwire_engine.ops.nn.pooling.primitives import check_filled_gradient, max_indices, max_pool
+from gradwire_engine.ops.nn.pooling.primitives import check_filled_gradient, max_indices, max_pool, order_of_images
 from gradwire_engine.ops.shape.shape import flatten, reshape, squeeze, unsqueeze
 
 Ints = Any  # an int or a sequence of ints
@@ -38,6 +39,7 @@ def _by_place_cost(input: Any, size: Ints) -> Any:
     differentiable_outputs=(0,),
     cost=counted(_by_place_cost),
 )
+@keeps_format(order_of_images)
 def _adaptive_max_pool(xp: Any, input: Array, size: Ints) -> Any:
     """Maximum of each window, and its flat index in the input: the first of equal values, the last nan."""
     spatial = input.shape[-len(size) :]

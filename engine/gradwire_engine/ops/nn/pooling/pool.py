@@ -12,7 +12,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.ops.base.checks import ints
-from gradwire_engine.ops.nn.pooling.primitives import adaptive_avg_pool, avg_pool, max_indices, max_pool
+from gradwire_engine.ops.nn.pooling.primitives import adaptive_avg_pool, avg_pool, max_pool, max_pool_with_indices
 from gradwire_engine.ops.nn.windows import Window, per_dim
 from gradwire_engine.ops.shape.shape import squeeze, unsqueeze
 
@@ -122,11 +122,17 @@ def _max(
         _check_output(unsqueeze(input, -2), window)
     _check_output(input, window)
     if spatial == 1:  # computed in two dimensions, as in PyTorch
-        made, which = max_pool(unsqueeze(input, -2), (1, *kernel), (1, *steps), (0, *pads), (1, *dilations), ceil_mode)
-        made, which = squeeze(made, -2), squeeze(which, -2)
-    else:
-        made, which = max_pool(input, kernel, steps, pads, dilations, ceil_mode)
-    return (made, max_indices(which, kernel, steps, pads, dilations, size)) if return_indices else made
+        flat = unsqueeze(input, -2)
+        made = _pooled(flat, return_indices, (1, *kernel), (1, *steps), (0, *pads), (1, *dilations), ceil_mode)
+        return (squeeze(made[0], -2), squeeze(made[1], -2)) if return_indices else squeeze(made, -2)
+    return _pooled(input, return_indices, kernel, steps, pads, dilations, ceil_mode)
+
+
+def _pooled(input: Any, return_indices: bool, *window: Any) -> Any:
+    """The maxima, and on request their indices."""
+    if return_indices:
+        return tuple(max_pool_with_indices(input, *window))[:2]
+    return max_pool(input, *window)[0]
 
 
 @composite(outputs=("values", "indices"))

@@ -21,6 +21,7 @@ from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import expand
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.base.loops import Loops, with_loop
+from gradwire_engine.ops.base.memory_format import keeps_format, order_of, order_of_volume
 from gradwire_engine.ops.base.precision import through_float32
 from gradwire_engine.ops.elementwise.activation import keep
 from gradwire_engine.ops.nn.pooling.max_loops import maxima, picked, scattered
@@ -32,6 +33,23 @@ from gradwire_engine.ops.shape.shape import at
 
 Ints = Any  # an int or a sequence of ints
 _PLACES = 8  # bytes of an index
+
+
+def order_of_images(input: Array, size: Ints, *_: Any) -> Ints | None:
+    """Order of the results' dimensions in memory, if PyTorch's kernel keeps that of batches of images only."""
+    return order_of(input) if input.ndim == len(size) + 2 == 4 else None
+
+
+def _order_of_any(input: Array, size: Ints, *_: Any) -> Ints | None:
+    """The same, if it keeps that of batches of volumes and of single volumes too."""
+    if input.ndim == len(size) + 2:
+        return order_of(input)
+    return order_of_volume(input) if len(size) == 3 else None
+
+
+def _order_of_means(input: Array, size: Ints) -> Ints | None:
+    """The same of adaptive means: a mean of everything keeps that of batches of volumes, too."""
+    return order_of(input) if input.ndim == len(size) + 2 and (len(size) == 2 or max(size) == 1) else None
 
 
 def _result_bytes(input: Array, size: Ints) -> int:
@@ -123,6 +141,7 @@ def _max_loop(
     differentiable_outputs=(0,),
     cost=counted(_max_pool_cost, 2.0),
 )
+@keeps_format(_order_of_any)
 @with_loop(_max_loop)
 def max_pool(
     xp: Any, input: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
@@ -247,6 +266,7 @@ _max_pick.grad(
 
 
 @op(name="_max_indices", cost=indexing(30))
+@keeps_format(_order_of_any)
 def max_indices(xp: Any, which: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, size: Ints) -> Array:
     """Flat indices of the maxima in the input."""
     spatial = len(kernel)
@@ -259,6 +279,32 @@ def max_indices(xp: Any, which: Array, kernel: Ints, stride: Ints, padding: Ints
         flat = flat * size[axis] + starts + rest // below * dilation[axis]
         rest = rest % below
     return flat
+
+
+@op(
+    name="_max_pool_with_indices",
+    node=_max_node,
+    outputs=("values", "indices", "which"),
+    differentiable_outputs=(0,),
+    cost=counted(_max_pool_cost, 3.0),
+)
+def max_pool_with_indices(
+    xp: Any, input: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool
+) -> tuple[Array, Array, Array]:
+    """max_pool, and the flat indices of the maxima. As in PyTorch, backward refuses indices that were changed."""
+    values, which = max_pool.forward(xp, input, kernel, stride, padding, dilation, ceil_mode)
+    admit(which.shape, dtypes.int64, 2 * _PLACES)
+    return values, max_indices.forward(xp, which, kernel, stride, padding, dilation, input.shape[-len(kernel) :]), which
+
+
+# The formula saves the indices, `out1`, only so that a change of theirs is noticed.
+max_pool_with_indices.grad(
+    input=lambda g, out1, out2, input_meta, kernel, stride, padding, dilation: _max_unpool(
+        g, out2, kernel, stride, padding, dilation, input_meta.shape[-len(kernel) :]
+    )
+)
+max_pool_with_indices.by_loops("max_pool2d", "max_unpool2d", "max_pool3d", "max_unpool3d")
+max_pool_with_indices.works_in(forward=2.3, backward=2.3)
 
 
 def _window(input: Array, kernel: Ints, stride: Ints, padding: Ints, dilation: Ints, ceil_mode: bool) -> Window:
@@ -296,6 +342,7 @@ def _divisor(xp: Any, window: Window, include_pad: bool, override: int | None, d
     node=lambda input, kernel, *_: f"AvgPool{len(kernel)}DBackward0",
     cost=counted(_averaged_cost, 2.0),
 )
+@keeps_format(order_of_images)
 @through_float32
 def avg_pool(
     xp: Any, input: Array, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, include_pad: bool,
@@ -388,6 +435,7 @@ def _adaptive_node(input: Any, output_size: Ints) -> str:
 
 
 @op(name="_adaptive_avg_pool", node=_adaptive_node, cost=counted(resized_cost, 2.0))
+@keeps_format(_order_of_means)
 @through_float32
 def adaptive_avg_pool(xp: Any, input: Array, output_size: Ints) -> Array:
     sizes = input.shape[-len(output_size) :]

@@ -13,12 +13,14 @@ from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import of_shape
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
+from gradwire_engine.ops.base.memory_format import keeps_format
 from gradwire_engine.ops.elementwise.activation import relu
 from gradwire_engine.ops.elementwise.binary import pow
 from gradwire_engine.ops.elementwise.unary import abs as absolute
 from gradwire_engine.ops.elementwise.unary import sign
 from gradwire_engine.ops.index.gather import gather
 from gradwire_engine.ops.nn.pooling.pool import avg_pool1d, avg_pool2d, avg_pool3d
+from gradwire_engine.ops.nn.pooling.primitives import order_of_images
 from gradwire_engine.ops.nn.windows import per_dim
 from gradwire_engine.ops.shape.shape import flatten, reshape, squeeze, unsqueeze
 
@@ -26,6 +28,7 @@ Ints = Any  # an int or a sequence of ints
 
 
 @op(name="_max_unpool_to", node=lambda input, indices, size: f"MaxUnpool{len(size)}DBackward0", cost=of_shape(30, 2))
+@keeps_format(lambda input, indices, size: order_of_images(input, size))
 def _max_unpool_to(xp: Any, input: Array, indices: Array, size: Ints) -> Array:
     """Write the input into zeros at flat indices of the last dimensions; at a repeated index the last value stays."""
     lead = input.shape[: -len(size)]

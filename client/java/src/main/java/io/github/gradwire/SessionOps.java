@@ -6,7 +6,7 @@ import java.util.function.Consumer;
 /** Methods of {@link Session} that make tensors from no others. */
 public abstract class SessionOps {
   /** ListOpsResponse.hash of the ops of this version. */
-  public static final String OPS_HASH = "1968f1bb32b8571460edb2c9fb4478c0c973777a73b485b43829d9ae252af02c";
+  public static final String OPS_HASH = "0bb29ede29c60df70218504a9c53bcc8ba99f843460bb46582dbced35b8cd179";
 
   SessionOps() {}
 

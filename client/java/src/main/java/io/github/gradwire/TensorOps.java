@@ -730,7 +730,7 @@ public abstract class TensorOps {
     return new Call(null, "clamp_min_").tensor("", (Tensor) this).number("", min).inPlace();
   }
 
-  /** Copy, with a node in the graph (torch.clone). */
+  /** Copy with the input's strides if it has no gaps, else row-major; with a node in the graph (torch.clone). */
   @Override
   public Tensor clone() {
     return new Call(null, "clone").tensor("", (Tensor) this).one();
@@ -741,9 +741,16 @@ public abstract class TensorOps {
     return new Call(null, "conj").tensor("", (Tensor) this).one();
   }
 
-  /** Return the tensor itself if it is contiguous in row-major order, else a copy (torch.Tensor.contiguous). */
+  /** Return the tensor itself if it lies in the memory format without gaps, else a copy (torch.Tensor.contiguous). */
   public Tensor contiguous() {
     return new Call(null, "contiguous").tensor("", (Tensor) this).one();
+  }
+
+  /** Return the tensor itself if it lies in the memory format without gaps, else a copy (torch.Tensor.contiguous). */
+  public Tensor contiguous(Consumer<ContiguousOptions> options) {
+    Call call = new Call(null, "contiguous").tensor("", (Tensor) this);
+    options.accept(new ContiguousOptions(call));
+    return call.one();
   }
 
   /** src, broadcast to the input's shape and cast to its dtype and device (torch.Tensor.copy_). */
@@ -4071,6 +4078,21 @@ public abstract class TensorOps {
     /** Sets max; unset by default. */
     public ClampOptions max(Number value) {
       call.number("max", value);
+      return this;
+    }
+  }
+
+  /** What Contiguous can do without. */
+  public static final class ContiguousOptions {
+    private final Call call;
+
+    ContiguousOptions(Call call) {
+      this.call = call;
+    }
+
+    /** Default contiguous_format. One of contiguous_format, channels_last, channels_last_3d. */
+    public ContiguousOptions memoryFormat(String value) {
+      call.string("memory_format", value);
       return this;
     }
   }
