@@ -374,6 +374,8 @@ def repeated_call(op: Op | Composite, args: tuple[Any, ...], context: Context) -
         recorder.calls.clear()
         context.nodes.next = first
         return op.apply(args), None
+    if context.duals.active:  # the call gave its result a tangent, which no recorded op does
+        return made, None
     if recorder.failed or not 0 < len(recorder.calls) <= _MOST_PARTS or type(made) is not Tensor:
         return made, None
     alone = len(recorder.calls) == 1 and recorder.calls[0][0] is op and recorder.calls[0][1] is args
