@@ -79,7 +79,7 @@ case("diag_embed", s(t(3)), s(t(2, 3), 1), s(t(2, 3), -1, 0, 2))
 case("tril", s(t(3, 4)), s(X, 1), s(t(3, 4), -1))
 case("triu", s(t(3, 4)), s(X, 1), s(t(3, 4), -1))
 case("clone", s(X), s(F), s(t()))
-case("contiguous", s(F), s(X), torch=method("contiguous"))
+case("contiguous", s(F), s(X), s(t(2, 3, 2, 4)), s(t(1, 2, 2, 3, 2)), torch=method("contiguous"))
 case("detach", s(X))
 case("positive", s(X))
 
