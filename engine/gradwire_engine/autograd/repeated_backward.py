@@ -42,6 +42,7 @@ from gradwire_engine.ops.linalg.matrix import matrix_t
 
 _MOST_NODES = 4096  # of a graph whose pass is noted
 _MOST_KNOWN = 1 << 15  # nodes of all graphs that are known
+_MOST_ROOM = 1 << 26  # bytes of a list, which keeps what it computes; the ordinary pass of large arrays is no slower
 _OFTEN = 24  # runs of a list until it is made again by ops, which takes as long as five passes
 _MOST_MISSED = 8  # passes in a row that a list could not run, until it is forgotten
 _Key = tuple[Any, ...]
@@ -389,13 +390,13 @@ class _Noting:
     # Registers and steps.
 
     def _step(self, forward: Callable[..., Any], places: tuple[int, ...]) -> int:
-        """Note a step and compute it; return the register of its result. Raises _Unusual if memory is short."""
+        """Note a step and compute it; return the register of its result. Raises _Unusual if it takes much memory."""
         value = forward(np, *[self.values[place] for place in places])
         self._made.room += sum(
             [int(getattr(each, "nbytes", 0)) for each in (value if type(value) is list else [value])]
         )
         account = self._context.account
-        if account.limit and account.bytes + self._made.room > account.limit:
+        if self._made.room > _MOST_ROOM or (account.limit and account.bytes + self._made.room > account.limit):
             raise _Unusual
         out = self._register(value)
         self._made.steps.append((forward, places, out))

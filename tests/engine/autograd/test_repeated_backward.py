@@ -129,6 +129,19 @@ def test_a_result_of_another_dtype_has_another_pass(dtypes: tuple[str, str], con
         assert found[0] == found[1]
 
 
+def test_a_pass_that_would_keep_much_memory_is_not_noted(context: Context) -> None:
+    """A list keeps all gradients to its end; the ordinary pass keeps few."""
+    memo, leaf, sin = PassMemo(), tensor(np.ones(1 << 19), True), REGISTRY["sin"]
+    for length, noted in ((4, True), (12, False)):
+        for number in range(3):
+            made = leaf
+            for _ in range(length):
+                made = sin.apply((made,))
+            loss = REGISTRY["sum"].apply((made, None, False, None))
+            leaf.grad = None
+            assert (memo.run(loss) is not None) == (noted and number > 0)
+
+
 def test_gradients_are_added_to_those_of_earlier_passes(graphs: Graphs, memo: PassMemo) -> None:
     found = []
     for ordinary in (False, True):
