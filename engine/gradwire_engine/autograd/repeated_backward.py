@@ -414,7 +414,7 @@ class _Noting:
     def _propagate(self, node: Node, arrived: list[int | None]) -> None:
         """Note a node's formulas. arrived: the gradients of its results, by output."""
         op, plan, made = node.op, node.saving_plan, self._made
-        if node.work >= LONG:
+        if node.work >= LONG or node.work > self._context.account.operations:
             raise _Unusual
         made.operations = max(made.operations, node.work)
         saved = [self._load(node, place, value, plan.names[place]) for place, value in enumerate(node.saved)]

@@ -142,6 +142,19 @@ def test_a_pass_that_would_keep_much_memory_is_not_noted(context: Context) -> No
             assert (memo.run(loss) is not None) == (noted and number > 0)
 
 
+def test_a_formula_beyond_the_limit_is_refused_each_time(context: Context) -> None:
+    memo, leaf = PassMemo(), tensor(np.ones((300, 300)), True)
+    for _ in range(4):
+        context.account.operations = np.inf
+        product = REGISTRY["mm"].apply((leaf, leaf))
+        loss = REGISTRY["sum"].apply((product, None, False, None))
+        assert product.node is not None
+        context.account.operations = product.node.work - 1
+        with pytest.raises(EngineError, match="the limit is"):
+            if memo.run(loss) is None:
+                backward([loss])
+
+
 def test_gradients_are_added_to_those_of_earlier_passes(graphs: Graphs, memo: PassMemo) -> None:
     found = []
     for ordinary in (False, True):
