@@ -437,10 +437,11 @@ class _Noting:
         found = []
         for place, meta in enumerate(outputs):
             register = arrived[place] if place < len(arrived) else None
-            if register is None and (meta is None or place in node.op.unfilled_outputs):
-                register = self._constant(None)
-            elif register is None:
-                register = self._step(partial(_zeros, meta.shape, meta.dtype), ())
+            if register is None:
+                if meta is None or place in node.op.unfilled_outputs:
+                    register = self._constant(None)
+                else:
+                    register = self._step(partial(_zeros, meta.shape, meta.dtype), ())
             found.append(register)
         return found
 
