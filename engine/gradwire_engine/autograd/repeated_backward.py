@@ -35,6 +35,7 @@ from gradwire_engine.op.admission import needed
 from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.op import Op
+from gradwire_engine.op.refusals import shares_elements
 from gradwire_engine.op.repeated import forward_of, is_repeatable, record
 from gradwire_engine.ops.base.basic import fit
 from gradwire_engine.ops.linalg.matrix import matrix_t
@@ -88,6 +89,8 @@ class PassMemo:
         noted = self._known.get(key, 0)
         if isinstance(noted, NotedPass):
             self._known.move_to_end(key)
+            if not noted.starts_at(root):
+                return None
             if noted.runs == _OFTEN and not noted.by_ops:
                 noted = self.by_ops(key, nodes, root, context)
             received = noted.run(nodes, context)
@@ -100,7 +103,9 @@ class PassMemo:
         """What decides the pass from a result, the nodes in order of discovery, and the list; None without a list."""
         found = _graph(root.node) if type(root.node) is Node else None
         noted = None if found is None else self._known.get(found[0])
-        return (*found, noted) if found is not None and isinstance(noted, NotedPass) else None
+        if found is None or not isinstance(noted, NotedPass) or not noted.starts_at(root):
+            return None
+        return (*found, noted)
 
     def _note(self, key: _Key, nodes: list[Any], root: Tensor, seen: int, context: Context) -> list[Tensor] | None:
         """Count a graph; note and run its pass at the second time, or after a pause at the fourth, eighth, …"""
@@ -196,7 +201,10 @@ def _is_plain(gradient: Tensor | None) -> bool:
         return True
     if type(gradient) is not Tensor or gradient.node is not None or gradient.view is not None:
         return False
-    return type(gradient.storage) is Storage and gradient.array.flags.writeable and gradient.array.size > 0
+    flags = gradient.array.flags
+    if type(gradient.storage) is not Storage or not flags.writeable or not gradient.array.size:
+        return False
+    return bool(flags.c_contiguous) or not shares_elements(gradient.array)  # the ordinary pass refuses the others
 
 
 def _kind(node: Node) -> _Key:
@@ -212,14 +220,17 @@ class NotedPass:
     registers: constants at their places. loads: register, node, place and description of saved values. leaves: node and
     register of gradients, in the order of delivery. ends: large values that are not needed after each step. frees:
     nodes that drop their saved values. room: bytes that the pass takes. missed: passes in a row that it could not run;
-    runs: those that it could. by_ops: whether it is made of ops where that is possible.
+    runs: those that it could. by_ops: whether it is made of ops where that is possible. root: shape and dtype of the
+    result, which its node alone does not tell.
     """
 
     __slots__ = (
-        "by_ops", "ends", "frees", "leaves", "loads", "missed", "operations", "registers", "room", "runs", "steps",
+        "by_ops", "ends", "frees", "leaves", "loads", "missed", "operations", "registers", "room", "root", "runs",
+        "steps",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, root: tuple[tuple[int, ...], Any]) -> None:
+        self.root = root
         self.registers: list[Any] = []
         self.loads: list[tuple[int, int, int, Any]] = []
         self.steps: list[_Step] = []
@@ -228,6 +239,10 @@ class NotedPass:
         self.frees: list[int] = []
         self.room, self.operations = 0, 0.0
         self.missed, self.runs, self.by_ops = 0, 0, False
+
+    def starts_at(self, root: Tensor) -> bool:
+        """Whether a result is described as that of the noted pass: its first gradient is then the same."""
+        return self.root == (root.array.shape, root.array.dtype)
 
     def run(self, nodes: Sequence[Any], context: Context) -> list[Tensor] | None:
         """Run the pass over a graph with this key; None, with nothing changed, if the ordinary pass must run."""
@@ -313,14 +328,14 @@ class _Noting:
 
     def __init__(self, nodes: list[Any], root: Tensor, context: Context, by_ops: bool) -> None:
         """by_ops: whether to note ops instead of formulas."""
-        self._nodes, self._context, self._made = nodes, context, NotedPass()
+        shape, dtype = root.array.shape, root.array.dtype
+        self._nodes, self._context, self._made = nodes, context, NotedPass((shape, dtype))
         self._made.by_ops = by_ops
         #: What was computed, by register.
         self.values: list[Any] = []
         self._held: dict[int, Any] = {}  # constants by register
         self._pending: dict[Any, list[int | None]] = {}  # registers of the gradients that arrived, by output
         self._numbers = {node: number for number, node in enumerate(nodes)}
-        shape, dtype = root.array.shape, root.array.dtype
         self._pending[nodes[0]] = [self._step(lambda xp: np.ones(shape, dtype), ())]
 
     def noted(self) -> NotedPass:
@@ -392,7 +407,7 @@ class _Noting:
     # Registers and steps.
 
     def _step(self, forward: Callable[..., Any], places: tuple[int, ...]) -> int:
-        """Note a step and compute it; return the register of its result. Raises _Unusual if memory is short."""
+        """Note a step and compute it; return the register of its result. Raises _Unusual if it takes much memory."""
         value = forward(np, *[self.values[place] for place in places])
         self._made.room += sum(
             [int(getattr(each, "nbytes", 0)) for each in (value if type(value) is list else [value])]
@@ -416,7 +431,7 @@ class _Noting:
     def _propagate(self, node: Node, arrived: list[int | None]) -> None:
         """Note a node's formulas. arrived: the gradients of its results, by output."""
         op, plan, made = node.op, node.saving_plan, self._made
-        if node.work >= LONG:
+        if node.work >= LONG or node.work > self._context.account.operations:
             raise _Unusual
         made.operations = max(made.operations, node.work)
         saved = [self._load(node, place, value, plan.names[place]) for place, value in enumerate(node.saved)]

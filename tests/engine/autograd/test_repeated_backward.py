@@ -101,6 +101,61 @@ def test_a_repeated_pass_gives_the_same_bits(passes: int, graphs: Graphs) -> Non
     assert graphs.grads() == found
 
 
+def test_a_gradient_whose_elements_share_memory_is_refused_as_ever(graphs: Graphs, memo: PassMemo) -> None:
+    """The ordinary pass raises the error, so the memo must not add to such a gradient."""
+    shown = np.lib.stride_tricks.as_strided(np.ones(3), (3, 3), (0, 8))
+    assert shown.flags.writeable
+    graphs.leaves[2].grad = Tensor(shown)
+    loss = graphs()
+    assert memo.run(loss) is None
+    with pytest.raises(EngineError, match="more than one element of the written-to tensor"):
+        backward([loss])
+    assert graphs.grads() == [None, None, np.ones((3, 3)).tobytes()]
+
+
+@pytest.mark.parametrize("dtypes", [("float32", "float16"), ("float16", "float32")])
+def test_a_result_of_another_dtype_has_another_pass(dtypes: tuple[str, str], context: Context) -> None:
+    """The node of `mean` is alike for both, but the first gradient is not."""
+    memo, leaf = PassMemo(), tensor(np.ones(3, np.float32), True)
+    mean = REGISTRY["mean"]
+    for name in (dtypes[0], dtypes[0], dtypes[1], dtypes[0], dtypes[1]):
+        found = []
+        for ordinary in (False, True):
+            leaf.grad = None
+            loss = mean.apply(mean.bind((leaf,), {"dtype": np.dtype(name)}))
+            if ordinary or memo.run(loss) is None:
+                backward([loss])
+            assert leaf.grad is not None
+            found.append(leaf.grad.array.tolist())
+        assert found[0] == found[1]
+
+
+def test_a_pass_that_would_keep_much_memory_is_not_noted(context: Context) -> None:
+    """A list keeps all gradients to its end; the ordinary pass keeps few."""
+    memo, leaf, sin = PassMemo(), tensor(np.ones(1 << 19), True), REGISTRY["sin"]
+    for length, noted in ((4, True), (12, False)):
+        for number in range(3):
+            made = leaf
+            for _ in range(length):
+                made = sin.apply((made,))
+            loss = REGISTRY["sum"].apply((made, None, False, None))
+            leaf.grad = None
+            assert (memo.run(loss) is not None) == (noted and number > 0)
+
+
+def test_a_formula_beyond_the_limit_is_refused_each_time(context: Context) -> None:
+    memo, leaf = PassMemo(), tensor(np.ones((300, 300)), True)
+    for _ in range(4):
+        context.account.operations = np.inf
+        product = REGISTRY["mm"].apply((leaf, leaf))
+        loss = REGISTRY["sum"].apply((product, None, False, None))
+        assert product.node is not None
+        context.account.operations = product.node.work - 1
+        assert memo.run(loss) is None
+        with pytest.raises(EngineError, match="the limit is"):
+            backward([loss])
+
+
 def test_gradients_are_added_to_those_of_earlier_passes(graphs: Graphs, memo: PassMemo) -> None:
     found = []
     for ordinary in (False, True):
