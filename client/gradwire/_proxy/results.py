@@ -207,6 +207,7 @@ def update_in_place(target: Handle, spec: Spec, edges: list[Edge], recorded: boo
     If the target is a view, its base is updated at once, then the view. `refresh` updates other tensors of the storage
     at their next use.
     """
+    target._session.in_place_writes += 1
     storage = target._storage
     if storage is not None:
         if not values:

@@ -545,6 +545,7 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         self.__dict__["_memory"] = memory_of(value)
         note_redescribed(self)
         self._session.untracked_writes += 1
+        self._session.shares_memory = True
         expect_other_gradient(self)
 
     def _as_subclass(self: Tensor, cls: type[_T]) -> _T:
