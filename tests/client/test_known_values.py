@@ -416,3 +416,17 @@ def test_draws_after_a_refused_one_are_not_told_before_the_refusal(deferring, op
         except RuntimeError:
             assert chances is bad
         assert [each.item() for each in made] == [read_array(each).item() for each in made]
+
+
+def test_saved_values_follow_changes_of_what_was_saved(deferring):
+    def run(t):
+        leaf = t.tensor([1.0, 2.0], requires_grad=True)
+        made = leaf * leaf
+        made = made.exp()
+        saved = made.grad_fn._saved_result
+        item, part = saved[0], saved[1:]
+        seen = [item.item(), part[0].item()]
+        made.detach().mul_(2)
+        return [*seen, item.item(), part[0].item(), saved[1].item()]
+
+    np.testing.assert_allclose(run(gradwire), run(torch), rtol=1e-6)

@@ -33,6 +33,7 @@ def new_proxy(session: SessionProtocol, tensor_id: int, spec: Spec, edge: Edge |
     """The proxy of a tensor. A leaf that requires grad gets its edge here."""
     made = object.__new__(TENSOR_CLASS[0])
     fill_proxy(made, session, tensor_id, spec, edge)
+    made._received = True
     if edge is None and spec.requires_grad:
         if spec.is_leaf:
             watch_leaf(made)

@@ -89,6 +89,8 @@ _DEPRECATED_T = (
 _scalar_warned = False
 _FLAG_OF_NON_LEAF = "you can only change requires_grad flags of leaf variables."
 _DETACH_HINT = " To use a computed tensor where no gradient is wanted, take a detached one: var_no_grad = var.detach()."
+# Attributes that only some tensors have.
+_UNLISTED = ("_changes_seen", "_item_values", "_known", "_received")
 
 
 class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # type: ignore[misc]
@@ -111,7 +113,7 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
 
     def __dir__(self) -> list[str]:
         """The names of attributes; not those that only some tensors have."""
-        return [name for name in super().__dir__() if name not in ("_item_values", "_known", "_changes_seen")]
+        return [name for name in super().__dir__() if name not in _UNLISTED]
 
     # Description.
 

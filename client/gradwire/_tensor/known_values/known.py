@@ -78,10 +78,17 @@ def uncounted_writes(tensor: Handle, may_be_shared: bool = False) -> int:
     """
     session = tensor._session
     number = session.untracked_writes + session.hidden_writes
-    shares = session.shares_memory or tensor._spec.inference  # views are not told from others in inference mode
+    # Views are not told from others in inference mode.
+    shares = session.shares_memory or tensor._spec.inference or _was_received(tensor)
     if may_be_shared or shares:
         number += session.in_place_writes
     return number + session.float_writes if shares or _may_show_floats(tensor) else number
+
+
+def _was_received(tensor: Handle) -> bool:
+    """Whether an answer told of the tensor, or of its base: saved values, gradients, results of programs."""
+    view = tensor.__dict__.get("_view")
+    return getattr(tensor if view is None else view.base, "_received", False)
 
 
 def _may_show_floats(tensor: Handle) -> bool:
