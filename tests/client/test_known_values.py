@@ -430,3 +430,34 @@ def test_saved_values_follow_changes_of_what_was_saved(deferring):
         return [*seen, item.item(), part[0].item(), saved[1].item()]
 
     np.testing.assert_allclose(run(gradwire), run(torch), rtol=1e-6)
+
+
+def test_items_follow_changes_by_views_that_inference_mode_made(deferring):
+    def run(t):
+        base = t.arange(4)
+        item, seen = base[1], []
+        for make in (t.Tensor.detach, lambda x: x.view(-1), lambda x: x.reshape(-1), lambda x: x[:3]):
+            seen += [item.item(), base[2].item()]
+            with t.inference_mode():
+                shown = make(base)
+                shown.add_(1)
+            seen += [item.item(), base[2].item(), shown[1].item()]
+        return seen
+
+    assert run(gradwire) == run(torch)
+
+
+def test_items_follow_changes_through_data(deferring):
+    def run(t):
+        base = t.arange(4)
+        item, seen = base[1], [base[1].item()]
+        seen.append(item.item())
+        bare = base.data
+        bare.add_(2)
+        seen += [item.item(), base[0].item()]
+        other = bare[0]
+        seen.append(other.item())
+        base.mul_(3)
+        return [*seen, other.item(), item.item(), bare[2].item()]
+
+    assert run(gradwire) == run(torch)

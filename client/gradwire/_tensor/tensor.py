@@ -520,6 +520,8 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         bare: Tensor = _call("detach", (self,))
         bare._spec = commands.set_data(bare, self)
         bare.__dict__["_memory"] = memory_of(self)
+        self._session.shares_memory = True
+        self._session.untracked_writes += 1  # so that what is known now is counted anew
         if self._spec.dtype.is_complex:
             bare._share_conjugates(self, False)
         return bare
