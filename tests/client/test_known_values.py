@@ -319,3 +319,145 @@ def test_draws_follow_steps_of_optimizers_that_draw_nothing(deferring, reads):
         reads[0] = 0
         assert run(gradwire, noisy) == run(torch, noisy)
         assert noisy or reads[0] <= 6
+
+
+def test_whole_numbers_that_show_gradients_memory_follow_backward(deferring):
+    def run(t):
+        leaf = t.tensor([1.0, 2.0], requires_grad=True)
+        (leaf * leaf).sum().backward()
+        bits = leaf.grad.view(t.int32)
+        other = t.zeros(2, dtype=t.int32)
+        other.data = bits
+        first, seen = bits[0], []
+        for _ in range(3):
+            seen += [first.item(), bits[1].item(), other[0].item(), bits.tolist()]
+            (leaf * leaf).sum().backward()
+        return seen
+
+    assert run(gradwire) == run(torch)
+
+
+@pytest.mark.parametrize("share", ["data", "set_"])
+def test_tensors_that_were_given_anothers_memory_follow_its_changes(deferring, share):
+    def run(t):
+        one, other = t.tensor([1.0, 2.0]), t.tensor([5.0, 7.0])
+        before, single, given = other[1], t.tensor(3.0), t.tensor(4.0)
+        seen = [before.item(), single.item(), given.item()]
+        if share == "data":
+            one.data, given.data = other, single
+        else:
+            one.set_(other)
+            given.set_(single)
+        item = one[0]
+        seen += [item.item(), given.item()]
+        for step in range(4):
+            other.add_(1) if step % 2 else one.mul_(2)
+            single.add_(1) if step % 2 else given.mul_(2)
+            seen += [item.item(), before.item(), one[1].item(), other[0].item(), single.item(), given.item()]
+        return seen
+
+    assert run(gradwire) == run(torch)
+
+
+def test_views_in_inference_mode_follow_changes_of_their_base(deferring):
+    def run(t):
+        with t.inference_mode():
+            base = t.tensor([1.0, 2.0])
+            item, part = base[0], base[1:]
+            seen = [item.item(), part.item(), bool(item < 2)]
+            base.add_(1)
+            seen += [item.item(), part.item(), bool(item < 2)]
+            part.mul_(3)
+            return [*seen, base[1].item(), base.tolist()]
+
+    assert run(gradwire) == run(torch)
+
+
+def test_a_value_that_another_thread_writes_while_it_is_read_is_read_again(deferring, monkeypatch):
+    x, y = gradwire.tensor(0.0), gradwire.tensor([1.0, 2.0])
+    item = y[0]
+
+    def read_and_write(source):
+        found = read_array(source)
+
+        def write():
+            with deferring:
+                x.add_(1)
+                y.add_(1)
+
+        thread = threading.Thread(target=write)
+        thread.start()
+        thread.join()
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gradwire._tensor.values.read_array", read_and_write)
+        assert [x.item(), item.item()] == [0.0, 2.0]
+    assert [x.item(), item.item(), y[1].item()] == [2.0, 3.0, 4.0]
+
+
+@pytest.mark.parametrize("op", ["bernoulli", "multinomial"])
+def test_draws_after_a_refused_one_are_not_told_before_the_refusal(deferring, op):
+    good, bad = gradwire.tensor([0.5, 0.5]), gradwire.tensor([-1.0, 2.0])
+    draw = getattr(gradwire, op)
+    more = (1,) if op == "multinomial" else ()
+
+    def draw_three(chances):
+        draw(chances, *more)
+        return [gradwire.rand(()) for _ in range(3)]
+
+    gradwire.manual_seed(6)
+    for chances in (good, good, good, good, good, bad, good, good):
+        made = []
+        try:
+            made = draw_three(chances)
+            first = made[0].item()
+            assert first == read_array(made[0]).item()
+        except RuntimeError:
+            assert chances is bad
+        assert [each.item() for each in made] == [read_array(each).item() for each in made]
+
+
+def test_saved_values_follow_changes_of_what_was_saved(deferring):
+    def run(t):
+        leaf = t.tensor([1.0, 2.0], requires_grad=True)
+        made = leaf * leaf
+        made = made.exp()
+        saved = made.grad_fn._saved_result
+        item, part = saved[0], saved[1:]
+        seen = [item.item(), part[0].item()]
+        made.detach().mul_(2)
+        return [*seen, item.item(), part[0].item(), saved[1].item()]
+
+    np.testing.assert_allclose(run(gradwire), run(torch), rtol=1e-6)
+
+
+def test_items_follow_changes_by_views_that_inference_mode_made(deferring):
+    def run(t):
+        base = t.arange(4)
+        item, seen = base[1], []
+        for make in (t.Tensor.detach, lambda x: x.view(-1), lambda x: x.reshape(-1), lambda x: x[:3]):
+            seen += [item.item(), base[2].item()]
+            with t.inference_mode():
+                shown = make(base)
+                shown.add_(1)
+            seen += [item.item(), base[2].item(), shown[1].item()]
+        return seen
+
+    assert run(gradwire) == run(torch)
+
+
+def test_items_follow_changes_through_data(deferring):
+    def run(t):
+        base = t.arange(4)
+        item, seen = base[1], [base[1].item()]
+        seen.append(item.item())
+        bare = base.data
+        bare.add_(2)
+        seen += [item.item(), base[0].item()]
+        other = bare[0]
+        seen.append(other.item())
+        base.mul_(3)
+        return [*seen, other.item(), item.item(), bare[2].item()]
+
+    assert run(gradwire) == run(torch)

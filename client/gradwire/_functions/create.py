@@ -391,6 +391,7 @@ def _send(session: SessionProtocol, array: Array, found: dtype, device: str, req
     if entry is not None:
         session.post_large(framed(service_pb2.Command(create=request, quiet=True).SerializeToString()), entry)
     made: Tensor = new_proxy(session, tensor_id, spec)
+    made._received = False
     return made
 
 

@@ -54,7 +54,7 @@ class Handle:
     """The base class of Tensor. When the last reference is dropped, the next batch releases the id.
 
     `_known` is set where the client may find out the tensor's values, and `_item_values` where items of the tensor were
-    taken (`_tensor/known_values/`).
+    taken (`_tensor/known_values/`). `_received` is set where an answer told of the tensor: its memory may be another's.
     """
 
     __slots__ = (
@@ -66,6 +66,7 @@ class Handle:
         "_id",
         "_item_values",
         "_known",
+        "_received",
         "_retained",
         "_session",
         "_spec",
@@ -76,6 +77,7 @@ class Handle:
     _id: int
     _item_values: Any
     _known: Any
+    _received: bool
     _spec: Spec
     _edge: Edge | None
     _grad: Any

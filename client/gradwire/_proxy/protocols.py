@@ -101,6 +101,8 @@ class SessionProtocol(Protocol):
     untracked_writes: int
     hidden_writes: int
     float_writes: int
+    in_place_writes: int
+    shares_memory: bool
     _session_id: str
     others_may_write: bool
     checkpoints: bool

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from gradwire._base.modes import is_inference_mode_enabled
 from gradwire._base.refused import refusal
 from gradwire._proxy.dual_levels import DUAL_LEVELS, note_dual, set_tangent_edges
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle, ViewOf
@@ -33,6 +34,7 @@ def new_proxy(session: SessionProtocol, tensor_id: int, spec: Spec, edge: Edge |
     """The proxy of a tensor. A leaf that requires grad gets its edge here."""
     made = object.__new__(TENSOR_CLASS[0])
     fill_proxy(made, session, tensor_id, spec, edge)
+    made._received = True
     if edge is None and spec.requires_grad:
         if spec.is_leaf:
             watch_leaf(made)
@@ -207,6 +209,10 @@ def update_in_place(target: Handle, spec: Spec, edges: list[Edge], recorded: boo
     If the target is a view, its base is updated at once, then the view. `refresh` updates other tensors of the storage
     at their next use.
     """
+    session = target._session
+    session.in_place_writes += 1
+    if is_inference_mode_enabled():
+        session.untracked_writes += 1  # views that are made there are not told from other tensors
     storage = target._storage
     if storage is not None:
         if not values:

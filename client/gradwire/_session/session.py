@@ -169,6 +169,10 @@ class Session:
         self.hidden_writes = 0
         #: Number of those that may have written to floating tensors alone: backward and steps of optimizers.
         self.float_writes = 0
+        #: Number of in-place changes of any tensor, for tensors whose memory others may share uncounted.
+        self.in_place_writes = 0
+        #: Whether tensors may share memory without a common storage state: after x.data = y and x.set_(y), or restored.
+        self.shares_memory = restored is not None
         #: Whether another client may work in the session, which the program has asked for its id.
         self.others_may_write = False
         #: Whether a part of a graph is computed again in backward, which may draw random numbers.

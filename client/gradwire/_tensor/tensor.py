@@ -90,6 +90,8 @@ _DEPRECATED_T = (
 _scalar_warned = False
 _FLAG_OF_NON_LEAF = "you can only change requires_grad flags of leaf variables."
 _DETACH_HINT = " To use a computed tensor where no gradient is wanted, take a detached one: var_no_grad = var.detach()."
+# Attributes that only some tensors have.
+_UNLISTED = ("_changes_seen", "_item_values", "_known", "_received")
 
 
 class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # type: ignore[misc]
@@ -112,7 +114,7 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
 
     def __dir__(self) -> list[str]:
         """The names of attributes; not those that only some tensors have."""
-        return [name for name in super().__dir__() if name not in ("_item_values", "_known", "_changes_seen")]
+        return [name for name in super().__dir__() if name not in _UNLISTED]
 
     # Description.
 
@@ -519,6 +521,8 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         bare: Tensor = _call("detach", (self,))
         bare._spec = commands.set_data(bare, self)
         bare.__dict__["_memory"] = memory_of(self)
+        self._session.shares_memory = True
+        self._session.untracked_writes += 1  # so that what is known now is counted anew
         if self._spec.dtype.is_complex:
             bare._share_conjugates(self, False)
         return bare
@@ -546,6 +550,7 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         self.__dict__["_memory"] = memory_of(value)
         note_redescribed(self)
         self._session.untracked_writes += 1
+        self._session.shares_memory = True
         expect_other_gradient(self)
 
     def _as_subclass(self: Tensor, cls: type[_T]) -> _T:

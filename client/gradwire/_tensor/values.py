@@ -60,10 +60,11 @@ def read_item(source: Handle) -> Any:
     count = math.prod(source._spec.shape)
     if count != 1:
         raise refuse(f"a Tensor with {count} elements cannot be converted to Scalar", errors_pb2.REASON_RUNTIME)
+    seen = Seen(source)
     array = _read_drawn(source) if known is not None and known.drawn else read_array(source)
-    value = array.reshape(()).item()
+    seen.seen = value = array.reshape(()).item()
     if source._session.recorder is None and not source._spec.tangents:
-        source._known = Seen(source, value)
+        source._known = seen
     return value
 
 
@@ -88,11 +89,14 @@ def _read_flat(source: Handle) -> list[Any]:
 
 def _read_drawn(source: Handle) -> Array:
     """The values of a tensor that depends on drawn numbers, perhaps with the generator's state for the next ones."""
-    draws = source._session.draws
-    state = None if draws is None else draws.begin(source._session)
+    session = source._session
+    draws = session.draws
+    state = None if draws is None else draws.begin(session)
     array = read_array(source)
     if state is not None:
         draws.copy(state())
+    elif draws is not None:
+        draws.settle(session)
     return array
 
 

@@ -3,7 +3,8 @@
 `FollowedDraws` is a copy of the session's generator on the CPU, MT19937. A program that reads drawn values gets the
 generator's state together with such a read. From then on each op that draws takes as many words from the copy as on
 the server. An op whose number of words is unknown, and any command that may draw, ends that: `Session.draw_calls`
-counts both, also those that did not end. The words are used as in `gradwire_engine/ops/random/pytorch_sampler.py`.
+counts both, also those that did not end. Draws after an op that the server may refuse for its values are in doubt until
+a later read ends. The words are used as in `gradwire_engine/ops/random/pytorch_sampler.py`.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class FollowedDraws:
         self._reads = 0
         self._needed = _LEAST_READS
         self._found = 0  # values found since the state was copied
+        self._doubt: _Doubt | None = None
 
     def begin(self, session: SessionProtocol) -> Callable[[], bytes] | None:
         """Ask for the state, if enough drawn values were read without it; return the function that waits for it."""
@@ -59,6 +61,7 @@ class FollowedDraws:
         self._reads = self._found = 0
         answer = session.issue(service_pb2.Command(manual_seed=commands_pb2.ManualSeedRequest()))
         self._followed = session.draw_calls
+        self._doubt = None
         return lambda: answer().manual_seed.state
 
     def copy(self, state: bytes) -> None:
@@ -82,10 +85,12 @@ class FollowedDraws:
         if found is not None:
             self._followed = number
             count, finish = found
+            if op in _REFUSED_FOR_VALUES and self._doubt is None:
+                self._doubt = _Doubt()
             if finish is None or math.prod(made._spec.shape) > _MOST_VALUES:
                 self._bits.random_raw(count, output=False)
             else:
-                made._known = Drawn(made, (self, self._bits.random_raw(count), finish))
+                made._known = Drawn(made, (self, self._bits.random_raw(count), finish), self._doubt)
         elif op in _VALUED:
             made._known = Drawn(made, None)
 
@@ -100,23 +105,43 @@ class FollowedDraws:
             self._kept = True
         return 4 * ((count + 1) // 2)
 
+    def settle(self, session: SessionProtocol) -> None:
+        """Note that a read has ended: no draw before it was refused, or `draw_calls` has counted the refusal."""
+        if self._doubt is not None and self._followed == session.draw_calls:
+            self._doubt.settled = True
+            self._doubt = None
+
     def count_found(self) -> None:
         """Note that a value was found without the server."""
         self._found += 1
 
 
+class _Doubt:
+    """Whether the draws that values depend on were done."""
+
+    __slots__ = ("settled",)
+
+    def __init__(self) -> None:
+        self.settled = False
+
+
 class Drawn(Known):
     """Values of a random tensor."""
 
-    __slots__ = ("_source", "_values")
+    __slots__ = ("_doubt", "_source", "_values")
 
-    def __init__(self, tensor: Handle, source: tuple[FollowedDraws, Any, _Finish] | None) -> None:
+    def __init__(
+        self, tensor: Handle, source: tuple[FollowedDraws, Any, _Finish] | None, doubt: _Doubt | None = None
+    ) -> None:
         super().__init__(tensor, drawn=True)
         self._source = source
+        self._doubt = doubt
         self._values: list[Any] | None = None
 
     def values(self) -> list[Any] | None:
         """All values in order; None if only the server knows them."""
+        if self._doubt is not None and not self._doubt.settled:
+            return None
         if self._values is None and self._source is not None:
             draws, words, finish = self._source
             self._values = finish(words).tolist()
@@ -281,5 +306,7 @@ _TAKEN: dict[str, Callable[[FollowedDraws, tuple[Any, ...], Spec], _Taken]] = {
     "random_": _random,
     "randperm": _permutation,
 }
+# Those that the server may refuse for what the tensor of chances holds: then they take no words.
+_REFUSED_FOR_VALUES = frozenset({"bernoulli", "multinomial"})
 # Those whose values the client finds out.
 _VALUED = frozenset({"rand", "rand_like", "randint", "randint_like", "random_", "randperm"})

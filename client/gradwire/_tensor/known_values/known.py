@@ -15,13 +15,16 @@ class Known:
 
     __slots__ = ("_changes", "_spec", "_storage", "_writes", "drawn")
 
+    #: Whether another tensor, with another count of changes, may have the same memory.
+    may_be_shared = False
+
     def __init__(self, tensor: Handle, drawn: bool = False) -> None:
         storage = tensor._storage
         # Which counts the tensor's changes.
         self._storage = share_storage(tensor, tensor) if storage is None else storage
         self._changes = self._storage.changes
         self._spec = tensor._spec  # which a change of sizes changes
-        self._writes = uncounted_writes(tensor)
+        self._writes = uncounted_writes(tensor, self.may_be_shared)
         self.drawn = drawn
 
     def holds(self, tensor: Handle) -> bool:
@@ -31,7 +34,7 @@ class Known:
             tensor._storage is storage
             and tensor._spec is self._spec
             and storage.changes == self._changes
-            and uncounted_writes(tensor) == self._writes
+            and uncounted_writes(tensor, self.may_be_shared) == self._writes
         )
 
     def value(self) -> Any:
@@ -50,21 +53,47 @@ class Known:
 
 
 class Seen(Known):
-    """A value that was read before."""
+    """A value that is read: made before the read, since another thread may write before the answer is here.
 
-    __slots__ = ("_value",)
+    Where the tensor comes from is unknown. So it holds until an in-place change of any tensor.
+    """
 
-    def __init__(self, tensor: Handle, value: Any) -> None:
+    __slots__ = ("seen",)
+
+    may_be_shared = True
+
+    def __init__(self, tensor: Handle) -> None:
         super().__init__(tensor)
-        self._value = value
+        self.seen: Any = None
 
     def value(self) -> Any:
         """The value."""
-        return self._value
+        return self.seen
 
 
-def uncounted_writes(tensor: Handle) -> int:
-    """How many commands may have written to a tensor like this one without a count of its storage."""
-    session, kind = tensor._session, tensor._spec.dtype
+def uncounted_writes(tensor: Handle, may_be_shared: bool = False) -> int:
+    """How many commands may have written to a tensor like this one without a count of its storage.
+
+    may_be_shared: whether the memory may be another tensor's, too, that has another count.
+    """
+    session = tensor._session
     number = session.untracked_writes + session.hidden_writes
-    return number + session.float_writes if kind.is_floating_point or kind.is_complex else number
+    # Views are not told from others in inference mode.
+    shares = session.shares_memory or tensor._spec.inference or _was_received(tensor)
+    if may_be_shared or shares:
+        number += session.in_place_writes
+    return number + session.float_writes if shares or _may_show_floats(tensor) else number
+
+
+def _was_received(tensor: Handle) -> bool:
+    """Whether an answer told of the tensor, or of its base: saved values, gradients, results of programs."""
+    view = tensor.__dict__.get("_view")
+    return getattr(tensor if view is None else view.base, "_received", False)
+
+
+def _may_show_floats(tensor: Handle) -> bool:
+    """Whether the memory may hold floating numbers, which x.view(dtype) shows as whole ones."""
+    view = tensor.__dict__.get("_view")
+    memory = tensor._storage and tensor._storage.owner
+    kinds = [each.dtype for each in (tensor._spec, view and view.base._spec, memory) if each]
+    return any(kind.is_floating_point or kind.is_complex for kind in kinds)
