@@ -164,7 +164,7 @@ def test_a_client_that_has_seen_more_than_the_last_snapshot_gets_an_error(tmp_pa
         server.kill()
         server.start()
         with pytest.raises(gradwire.GradwireError, match="no longer has this session") as caught:
-            x.item()
+            (x + 1).item()
         assert caught.value.reason == "EPOCH_MISMATCH"
         session.close()
 

@@ -565,7 +565,7 @@ def test_a_session_that_was_rolled_back_is_not_gone_on_with(storing: Callable[..
     shutil.copytree(tmp_path / "before", tmp_path / "sessions")
     between.target = storing().address
     with pytest.raises(RuntimeError, match="no longer has this session") as caught:
-        x.item()
+        (x + 1).item()
     assert caught.value.reason == "EPOCH_MISMATCH"
     session.close()
     between.stop()

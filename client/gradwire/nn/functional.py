@@ -414,12 +414,12 @@ def gumbel_softmax(logits: Tensor, tau: float = 1.0, hard: bool = False, eps: fl
 
     hard: one-hot, with the gradient of the soft choice.
     """
-    noise = -_call("zeros_like", (logits.detach(),)).exponential_().log()
+    noise = -_call("zeros_like", (logits.detach(),)).contiguous().exponential_().log()  # drawn row by row
     soft = ops.softmax((logits + noise) / tau, dim)
     if not hard:
         return soft
     best = soft.detach().argmax(dim, keepdim=True)
-    chosen = _call("zeros_like", (logits.detach(),)).scatter(dim, best, 1.0)
+    chosen = _call("zeros_like", (logits.detach(),)).contiguous().scatter(dim, best, 1.0)
     made: Tensor = chosen - soft.detach() + soft
     return made
 

@@ -13,11 +13,11 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType, Number, cast_number, is_half
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.graph.tensor import Tensor, tensor
+from gradwire_engine.graph.tensor import tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.declaration import WIDEST
 from gradwire_engine.op.integer_bounds import note_positions
-from gradwire_engine.op.refusals import is_dense
+from gradwire_engine.op.value_access import memory_axes
 from gradwire_engine.op.workload import offload_work, pause
 from gradwire_engine.ops.base.checks import admit, ints
 
@@ -286,7 +286,7 @@ def _like(input: Any, value: Any, dtype: DType | None, device: str | None, requi
     dtype, device = dtype or input.dtype, device or input.device
     value = cast_number(value, dtype)
     xp = place(device, input.shape, dtype)
-    axes = _axes_of(input)
+    axes = memory_axes(input)
 
     def build() -> Array:
         if axes is None:
@@ -295,14 +295,6 @@ def _like(input: Any, value: Any, dtype: DType | None, device: str | None, requi
         return filled.transpose(sorted(range(len(axes)), key=axes.__getitem__))
 
     return made(device, build, requires_grad, input.shape)
-
-
-def _axes_of(input: Any) -> list[int] | None:
-    """Axes from the outermost in memory to the innermost, if they are no row-major order and there are no gaps."""
-    array = input.array if type(input) is Tensor else input
-    if array.flags.c_contiguous or not is_dense(array):
-        return None
-    return sorted(range(array.ndim), key=lambda axis: (-array.strides[axis], axis))
 
 
 @factory

@@ -134,7 +134,7 @@ def _direct_log_softmax(input: Array, dim: int, dtype: DType | None) -> Callable
 def _direct_dim(input: Array, dim: int) -> int | None:
     """The dimension counted from the front; None if the op's own choices matter."""
     plain = input.ndim > 0 and 0 < input.size < LEAST and input.dtype in (dtypes.float32, dtypes.float64)
-    return normalize_dim(dim, input.ndim) if plain else None
+    return normalize_dim(dim, input.ndim) if plain and input.flags.c_contiguous else None
 
 
 log_softmax.directly(_direct_log_softmax)
