@@ -11,7 +11,7 @@ After the backward may come calls that are not recorded, also in place, and comm
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from time import perf_counter
+from time import thread_time
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -26,7 +26,7 @@ from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Storage, Tensor
 from gradwire_engine.op.repeated import Listing, Operand, Part, as_array
 
-#: Seconds of a step that may run without a pause: about a slice of a scheduler.
+#: Seconds of a step that may run without a pause, by its thread's clock: about a slice of a scheduler.
 _LONGEST = 0.002
 #: A forward, the registers of its arguments, that of its result, and those that are not needed any more.
 _Step: TypeAlias = "tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...]]"
@@ -547,7 +547,7 @@ class _Join:
 
         agrees: what must hold between the pass and what follows; if it does not, the result is None too.
         """
-        began = perf_counter()
+        began = thread_time()
         results: dict[int, Any] = {}
         waiting = list(self._listed)
         waiting.reverse()
@@ -559,7 +559,7 @@ class _Join:
                 values[out] = as_array(made) if context is not None and type(made) is not np.ndarray else made
                 if context is not None:
                     results[out] = values[out]
-                if perf_counter() - began > _LONGEST:
+                if thread_time() - began > _LONGEST:
                     return False
             return True
 
