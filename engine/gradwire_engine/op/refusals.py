@@ -133,6 +133,14 @@ def is_dense(array: Array) -> bool:
     return True
 
 
+def memory_axes(value: Any) -> list[int] | None:
+    """Axes from the outermost in memory to the innermost, if they are no row-major order and there are no gaps."""
+    array = value.array if type(value) is Tensor else value
+    if array.flags.c_contiguous or not is_dense(array):
+        return None
+    return sorted(range(array.ndim), key=lambda axis: (-array.strides[axis], axis))
+
+
 def _ends(array: Array) -> tuple[int, int]:
     start = array.__array_interface__["data"][0] if isinstance(array, np.ndarray) else array.data.ptr
     return start, start + array.nbytes

@@ -11,7 +11,6 @@ from typing import Any
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.core.device import module_of
 from gradwire_engine.graph.tensor import Tensor
-from gradwire_engine.op.refusals import is_dense
 
 
 def read_array(value: Any) -> Any:
@@ -37,14 +36,6 @@ def is_row_major(value: Any) -> bool:
 def lies_in(value: Any, order: tuple[int, ...]) -> bool:
     """Whether a Tensor or array has its dimensions in this order in memory, without gaps."""
     return bool((value.array if type(value) is Tensor else value).transpose(order).flags.c_contiguous)
-
-
-def memory_axes(value: Any) -> list[int] | None:
-    """Axes from the outermost in memory to the innermost, if they are no row-major order and there are no gaps."""
-    array = value.array if type(value) is Tensor else value
-    if array.flags.c_contiguous or not is_dense(array):
-        return None
-    return sorted(range(array.ndim), key=lambda axis: (-array.strides[axis], axis))
 
 
 def mark_changed(value: Any) -> None:

@@ -17,7 +17,7 @@ from gradwire_engine.graph.tensor import tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.declaration import WIDEST
 from gradwire_engine.op.integer_bounds import note_positions
-from gradwire_engine.op.value_access import memory_axes
+from gradwire_engine.op.refusals import memory_axes
 from gradwire_engine.op.workload import offload_work, pause
 from gradwire_engine.ops.base.checks import admit, ints
 
