@@ -100,3 +100,16 @@ def untold(monkeypatch: pytest.MonkeyPatch) -> None:
 def without_maintenance(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the maintenance thread from sending anything: only the test sends."""
     monkeypatch.setattr(sessions, "_maintain_sessions", lambda renewed: None)
+
+
+@pytest.fixture
+def reads(deferring: gradwire.Session, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of values that were read, in a list of one item."""
+    counted, wait = [0], deferring.wait
+
+    def watched(command: Any, *args: Any) -> Any:
+        counted[0] += command.WhichOneof("command") == "read"
+        return wait(command, *args)
+
+    monkeypatch.setattr(deferring, "wait", watched)
+    return counted

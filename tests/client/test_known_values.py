@@ -12,19 +12,6 @@ from gradwire._tensor.values import read_array
 from tests.client.oracle import torch
 
 
-@pytest.fixture
-def reads(deferring, monkeypatch):
-    """The number of values that were read, in a list of one item."""
-    counted, wait = [0], deferring.wait
-
-    def watched(command, *args):
-        counted[0] += command.WhichOneof("command") == "read"
-        return wait(command, *args)
-
-    monkeypatch.setattr(deferring, "wait", watched)
-    return counted
-
-
 def _drawn(t, choice, chances):
     """A random tensor, by one of many ops that draw."""
     shape = choice.choice([(), (1,), (3,), (2, 5)])

@@ -5,7 +5,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -147,19 +147,25 @@ def test_a_close_ends_a_call_of_another_thread(silent: tuple[Transport, socket.s
     taken.close()
 
 
+@contextlib.contextmanager
+def alarm(handle: Callable[..., None]) -> Iterator[None]:
+    """A signal in 0.1 seconds, with this handler."""
+    before = signal.signal(signal.SIGALRM, handle)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_a_signals_exception_ends_a_call(silent: tuple[Transport, socket.socket]) -> None:
     transport, listening = silent
 
     def handle(*args: object) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            info(transport)
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    with alarm(handle), pytest.raises(KeyboardInterrupt):
+        info(transport)
     taken, _ = listening.accept()
     taken.recv(1 << 16)
     assert taken.recv(1) == b"", "the connection stays open"
@@ -186,14 +192,9 @@ def test_a_signals_exception_is_not_lost_when_the_server_ends_the_call(
 
     ending = threading.Thread(target=end)
     ending.start()
-    before = signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            info(transport)
-    finally:
-        signal.signal(signal.SIGALRM, before)
-        ending.join(60)
+    with alarm(handle), pytest.raises(KeyboardInterrupt):
+        info(transport)
+    ending.join(60)
     assert not transport.servers._channels, "the call was repeated by gRPC"
 
 
@@ -205,13 +206,8 @@ def test_an_error_that_a_signals_handler_raises_does_not_repeat_the_call(
     def handle(*args: object) -> None:
         raise make_error(errors_pb2.REASON_UNAVAILABLE, "the handler's", 14)
 
-    before = signal.signal(signal.SIGALRM, handle)
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
-    try:
-        with pytest.raises(gradwire.GradwireError, match="the handler's"):
-            transport.call("ServerInfo", service_pb2.ServerInfoRequest(), service_pb2.ServerInfoResponse, 5.0)
-    finally:
-        signal.signal(signal.SIGALRM, before)
+    with alarm(handle), pytest.raises(gradwire.GradwireError, match="the handler's"):
+        transport.call("ServerInfo", service_pb2.ServerInfoRequest(), service_pb2.ServerInfoResponse, 5.0)
 
 
 def test_an_answer_comes_whole_in_whatever_pieces(silent: tuple[Transport, socket.socket]) -> None:

@@ -330,19 +330,6 @@ def test_every_dtype_goes_there_and_back():
     )
 
 
-@pytest.fixture
-def reads(deferring, monkeypatch):
-    """The number of values that were read, in a list of one item."""
-    counted, wait = [0], deferring.wait
-
-    def watched(command, *args):
-        counted[0] += command.WhichOneof("command") == "read"
-        return wait(command, *args)
-
-    monkeypatch.setattr(deferring, "wait", watched)
-    return counted
-
-
 def test_one_read_brings_all_items_of_an_iteration(reads):
     data = gradwire.arange(20)
     for kind in (gradwire.int64, gradwire.float32, gradwire.bool, gradwire.bfloat16):

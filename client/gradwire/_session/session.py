@@ -324,6 +324,10 @@ class Session:
         self.draw_calls += 1
         return self.draw_calls
 
+    def _note_draws(self, command: service_pb2.Command) -> None:
+        if command.WhichOneof("command") not in _DRAWING_NOTHING:
+            self.begin_draw()
+
     def end_step(self) -> None:
         """Send whole training steps, if enough wait; called when a backward was buffered."""
         begun = self._step_ends.note(self.buffer, self.position())
@@ -500,8 +504,7 @@ class Session:
         recorder = self.recorder
         if recorder is not None:
             recorder.check(command)
-        if command.WhichOneof("command") not in _DRAWING_NOTHING:
-            self.begin_draw()
+        self._note_draws(command)
         waiter = Waiter(CallSite(*find_call_site()))
         timeout = TIMEOUT.get()
         if timeout is None:
@@ -558,8 +561,7 @@ class Session:
             result = self.wait(command)
             return lambda: result
         self.raise_if_unusable()
-        if command.WhichOneof("command") not in _DRAWING_NOTHING:
-            self.begin_draw()
+        self._note_draws(command)
         waiter = Waiter(CallSite(*find_call_site()))
         data = command.SerializeToString()
         self.buffered_bytes += len(data)

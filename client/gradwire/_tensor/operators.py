@@ -168,41 +168,29 @@ class Operators:
     def __ixor__(self, other: Any) -> Any:
         return _call("bitwise_xor_", (self, other)) if _taken(other) else NotImplemented
 
-    def __eq__(self, other: object) -> Any:
-        made = _call("eq", (self, other)) if _taken(other) else NotImplemented
+    def _compared(self, name: str, other: Any) -> Any:
+        made = _call(name, (self, other)) if _taken(other) else NotImplemented
         if hasattr(self, "_known"):
-            note_comparison("eq", self, other, made)
+            note_comparison(name, self, other, made)
         return made
+
+    def __eq__(self, other: object) -> Any:
+        return self._compared("eq", other)
 
     def __ne__(self, other: object) -> Any:
-        made = _call("ne", (self, other)) if _taken(other) else NotImplemented
-        if hasattr(self, "_known"):
-            note_comparison("ne", self, other, made)
-        return made
+        return self._compared("ne", other)
 
     def __lt__(self, other: Any) -> Any:
-        made = _call("lt", (self, other)) if _taken(other) else NotImplemented
-        if hasattr(self, "_known"):
-            note_comparison("lt", self, other, made)
-        return made
+        return self._compared("lt", other)
 
     def __le__(self, other: Any) -> Any:
-        made = _call("le", (self, other)) if _taken(other) else NotImplemented
-        if hasattr(self, "_known"):
-            note_comparison("le", self, other, made)
-        return made
+        return self._compared("le", other)
 
     def __gt__(self, other: Any) -> Any:
-        made = _call("gt", (self, other)) if _taken(other) else NotImplemented
-        if hasattr(self, "_known"):
-            note_comparison("gt", self, other, made)
-        return made
+        return self._compared("gt", other)
 
     def __ge__(self, other: Any) -> Any:
-        made = _call("ge", (self, other)) if _taken(other) else NotImplemented
-        if hasattr(self, "_known"):
-            note_comparison("ge", self, other, made)
-        return made
+        return self._compared("ge", other)
 
     # A tensor hashes by identity, not by its values.
     __hash__ = object.__hash__

@@ -8,40 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradwire._dispatch.kernels import VIEWS as KERNEL_VIEWS
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.in_place import writes_in_place
 from gradwire._tensor.indexing import Index
 
 #: Overloads that are only views, so that there is nothing to keep.
-VIEWS = frozenset(
-    [
-        "alias",
-        "as_strided",
-        "detach",
-        "diagonal",
-        "expand",
-        "movedim",
-        "narrow",
-        "permute",
-        "real",
-        "select",
-        "slice",
-        "split",
-        "split_with_sizes",
-        "squeeze",
-        "squeeze_",
-        "t",
-        "transpose",
-        "unbind",
-        "unfold",
-        "unsqueeze",
-        "view",
-        "view_as_complex",
-        "view_as_real",
-        "imag",
-        "_unsafe_view",
-    ]
-)
+VIEWS = KERNEL_VIEWS | {"_unsafe_view", "imag", "movedim", "narrow", "real", "squeeze_"}
 _DRAWS = frozenset(
     [
         "alpha_dropout",
