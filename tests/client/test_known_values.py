@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gradwire
+from gradwire._proxy.draw_order import DrawOrder
 from gradwire._tensor.values import read_array
 from tests.client.oracle import torch
 
@@ -448,3 +449,18 @@ def test_items_follow_changes_through_data(deferring):
         return [*seen, other.item(), item.item(), bare[2].item()]
 
     assert run(gradwire) == run(torch)
+
+
+def test_draws_that_another_client_may_make_are_not_followed_from_the_first_on():
+    order = DrawOrder()
+    order.apart = True  # as the program has asked for the session's id
+    order.begin()
+    assert order.apart
+    threads_own = DrawOrder()
+    threads_own.begin()
+    assert not threads_own.apart
+    thread = threading.Thread(target=threads_own.begin)
+    thread.start()
+    thread.join()
+    threads_own.begin()
+    assert threads_own.apart and threads_own.calls == 3

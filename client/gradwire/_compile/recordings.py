@@ -420,7 +420,7 @@ def run_program(
         session.float_writes += 1
     else:
         session.hidden_writes += 1
-        session.begin_draw()
+        session.draws.begin()
     try:
         result = send()
     except BaseException as error:

@@ -132,7 +132,7 @@ class Workers:
         """Issue a command at a rank without waiting. A refusal is told by `check`, or by the caller's next wait."""
         session = self.sessions[rank]
         command.quiet = True
-        session.begin_draw()
+        session.draws.begin()
         session.post_large(framed(command.SerializeToString()), self._entries[rank])
 
     def exchange(

@@ -49,7 +49,7 @@ def run(
     """
     call_site = call_site or find_call_site()
     if name not in _DRAWING_NOTHING:
-        session.begin_draw()
+        session.draws.begin()
     full = (name, id(call_site[0]), call_site[1], *key)
     entry = session.memo.get(full)
     if entry is not None and entry.template is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 from weakref import WeakValueDictionary
 
+from gradwire._proxy.draw_order import DrawOrder
 from gradwire._proxy.memo import MemoEntry, Model
 from gradwire._proxy.shadow_graph import HookHolders
 from gradwire._transport.transport import Transport
@@ -105,10 +106,7 @@ class SessionProtocol(Protocol):
     shares_memory: bool
     _session_id: str
     others_may_write: bool
-    checkpoints: bool
-    draw_calls: int
-    draws: Any
-    draws_apart: bool
+    draws: DrawOrder
     remembered_nodes: int
     redescribed: dict[int, int]
     redescribed_any: int
@@ -158,9 +156,6 @@ class SessionProtocol(Protocol):
 
     def begin_backward(self) -> None:
         """Note that a backward is about to be sent."""
-
-    def begin_draw(self) -> int:
-        """Note that a command that may draw from the generator is about to be sent; return its number."""
 
     def post_recorded(self, command: service_pb2.Command, entry: MemoEntry) -> None:
         """Record a command whose answer is known, and buffer it."""

@@ -33,6 +33,7 @@ from gradwire._base.signals import (
     wrap_new_handlers,
 )
 from gradwire._base.timeouts import TIMEOUT, Alarm
+from gradwire._proxy.draw_order import DrawOrder
 from gradwire._proxy.handle import UNKNOWN
 from gradwire._proxy.memo import MEMO_LIMIT, MemoEntry, Model
 from gradwire._proxy.shadow_graph import HookHolders
@@ -81,14 +82,6 @@ _SUSPENDING = tuple(name for name, facts in FACTS.items() if facts.may_suspend)
 _NOTHING = service_pb2.RunResponse()
 # Maximum extra bytes of a prepared op's call between commands of another kind.
 _CALLS_HEAD = 16
-# Commands that draw no random numbers. Ops that may draw are noted where they are called.
-_DRAWING_NOTHING = frozenset(
-    {
-        "backward", "create", "describe", "grad", "gradients", "graph", "name_edge", "op", "read", "record_function",
-        "register_hook", "register_program", "release", "remove_hook", "retain_grad", "set_counters", "set_data",
-        "set_grad", "set_requires_grad",
-    }
-)  # fmt: skip
 _IDS_PER_WRITER = 40  # of a server that does not tell first_id
 
 
@@ -175,14 +168,7 @@ class Session:
         self.shares_memory = restored is not None
         #: Whether another client may work in the session, which the program has asked for its id.
         self.others_may_write = False
-        #: Whether a part of a graph is computed again in backward, which may draw random numbers.
-        self.checkpoints = False
-        #: Number of commands that may have drawn random numbers, and the client's copy of the generator.
-        self.draw_calls = 0
-        self.draws: Any = None
-        #: Whether more than one thread drew: then the order of draws is not known.
-        self.draws_apart = False
-        self._drawing_thread = 0
+        self.draws = DrawOrder()
         #: Seed and algorithm of the last manual_seed(); a new object for each. None before.
         self.seeding: tuple[int, str] | None = None
         self.memo: dict[tuple[object, ...], MemoEntry] = {}
@@ -243,7 +229,7 @@ class Session:
     @property
     def session_id(self) -> str:
         """The id by which other clients work in this session. From now on each value is read from the server."""
-        self.others_may_write = self.draws_apart = True
+        self.others_may_write = self.draws.apart = True
         return self._session_id
 
     @property
@@ -312,21 +298,8 @@ class Session:
     def begin_backward(self) -> None:
         """Note that a backward is about to be sent: gradients accumulate in place."""
         self.float_writes += 1
-        if self.checkpoints:
-            self.begin_draw()
-
-    def begin_draw(self) -> int:
-        """Note that a command that may draw from the generator is about to be sent; return its number."""
-        thread = threading.get_ident()
-        if thread != self._drawing_thread:
-            self.draws_apart = bool(self._drawing_thread)
-            self._drawing_thread = thread
-        self.draw_calls += 1
-        return self.draw_calls
-
-    def _note_draws(self, command: service_pb2.Command) -> None:
-        if command.WhichOneof("command") not in _DRAWING_NOTHING:
-            self.begin_draw()
+        if self.draws.in_backward:
+            self.draws.begin()
 
     def end_step(self) -> None:
         """Send whole training steps, if enough wait; called when a backward was buffered."""
@@ -504,7 +477,7 @@ class Session:
         recorder = self.recorder
         if recorder is not None:
             recorder.check(command)
-        self._note_draws(command)
+        self.draws.begin_command(command)
         waiter = Waiter(CallSite(*find_call_site()))
         timeout = TIMEOUT.get()
         if timeout is None:
@@ -561,7 +534,7 @@ class Session:
             result = self.wait(command)
             return lambda: result
         self.raise_if_unusable()
-        self._note_draws(command)
+        self.draws.begin_command(command)
         waiter = Waiter(CallSite(*find_call_site()))
         data = command.SerializeToString()
         self.buffered_bytes += len(data)
@@ -681,7 +654,7 @@ class Session:
 
     def _cancel(self, seq: int) -> None:
         self._cancelled = max(self._cancelled, seq)
-        self.draw_calls += 1  # a cancelled command draws nothing
+        self.draws.undone()
         request = service_pb2.CancelRequest(session_id=self._session_id, writer=self._writer, through_seq=seq)
         self._transport.notify("Cancel", request)
 
@@ -770,7 +743,7 @@ class Session:
             if type(record) is Waiter:
                 record.result = result
             elif result.HasField("error") and record is not None:
-                self.draw_calls += 1  # a refused command may have drawn nothing
+                self.draws.undone()
                 assert isinstance(record, MemoEntry)
                 for part in record.parts:
                     # Without the entry the next execution waits, so an error is raised in the call itself.

@@ -191,7 +191,7 @@ def _inferred_call(
     if in_place:
         check_in_place(op, args, GRAD_ENABLED.get(), edges)
     ids = [] if in_place else [next(session.ids) for _ in entry.specs]
-    drawing = session.begin_draw() if op in DRAWING_OPS else 0
+    drawing = session.draws.begin() if op in DRAWING_OPS else 0
     session.post(entry.model.pattern.fill([*values, *ids], entry.integers), entry)
     session.remember(entry)
     if in_place:
@@ -219,10 +219,9 @@ def _repeat(
     """Repeat a call known to the memo that does more than make one plain new tensor."""
     if entry.warning:
         warn(entry.warning)
+    drawing = session.draws.begin() if op in DRAWING_OPS else 0
     if entry.in_place:
         check_in_place(op, args, GRAD_ENABLED.get(), edges)
-    drawing = session.begin_draw() if op in DRAWING_OPS else 0
-    if entry.in_place:
         session.post_op(entry, values)
         (update_strides if op == "take_geometry_" else update_in_place)(
             args[0], entry.specs[0], edges, bool(GRAD_ENABLED.get())
@@ -325,7 +324,7 @@ def _first_call(
     # If the number of results is unknown, the server chooses their ids too.
     ids = (next(session.ids),) if not in_place and (result is None or result == "bool") else ()
     meanwhile = partial(prepare_repeats, ids) if in_place or ids else None
-    drawing = session.begin_draw() if op in DRAWING_OPS else 0
+    drawing = session.draws.begin() if op in DRAWING_OPS else 0
     outputs = session.wait(build([*values, *ids]), ids, meanwhile).op.outputs
     specs = tuple([read_spec(output) for output in outputs])
     same = _returned_inputs(args, values, outputs)
@@ -471,7 +470,7 @@ def _record_again(
     """Apply an op in a recorded call whose results are known; do not wait for the answer."""
     ids = [] if entry.in_place else [next(session.ids) for _ in entry.specs]
     if entry.name in DRAWING_OPS:
-        session.begin_draw()
+        session.draws.begin()
     sent = [*values, *ids]
     if entry.template is None and entry.model is not None and entry.model.pattern is not None:
         entry.make_template()

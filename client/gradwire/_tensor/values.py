@@ -90,7 +90,7 @@ def _read_flat(source: Handle) -> list[Any]:
 def _read_drawn(source: Handle) -> Array:
     """The values of a tensor that depends on drawn numbers, perhaps with the generator's state for the next ones."""
     session = source._session
-    draws = session.draws
+    draws = session.draws.followed
     state = None if draws is None else draws.begin(session)
     array = read_array(source)
     if state is not None:

@@ -320,7 +320,7 @@ def _handles(value: Any) -> Iterator[Handle]:
 
 def _mark(session: SessionProtocol, number: int, mark: Any, outputs: Sequence[Handle], keeps_random: bool) -> None:
     """Tell the server where the part begins or ends."""
-    session.checkpoints = True
+    session.draws.in_backward = True
 
     def build(values: Sequence[Value]) -> service_pb2.Command:
         hook, *ids = [int(value) for value in values]

@@ -2,7 +2,7 @@
 
 `FollowedDraws` is a copy of the session's generator on the CPU, MT19937. A program that reads drawn values gets the
 generator's state together with such a read. From then on each op that draws takes as many words from the copy as on
-the server. An op whose number of words is unknown, and any command that may draw, ends that: `Session.draw_calls`
+the server. An op whose number of words is unknown, and any command that may draw, ends that: `DrawOrder.calls`
 counts both, also those that did not end. Draws after an op that the server may refuse for its values are in doubt until
 a later read ends. The words are used as in `gradwire_engine/ops/random/pytorch_sampler.py`.
 """
@@ -45,7 +45,7 @@ class FollowedDraws:
     def __init__(self) -> None:
         self._bits: Any = None
         self._kept = False  # whether the second of two normal numbers is kept for the next one
-        self._followed = -1  # the session's draw_calls through the last one followed
+        self._followed = -1  # the session's draws through the last one followed
         self._reads = 0
         self._needed = _LEAST_READS
         self._found = 0  # values found since the state was copied
@@ -54,13 +54,13 @@ class FollowedDraws:
     def begin(self, session: SessionProtocol) -> Callable[[], bytes] | None:
         """Ask for the state, if enough drawn values were read without it; return the function that waits for it."""
         self._reads += 1
-        if self._reads < self._needed or session.draws_apart or session.recorder is not None:
+        if self._reads < self._needed or session.draws.apart or session.recorder is not None:
             return None
         # A copy that saved fewer reads than it cost is asked for less often.
         self._needed = min(2 * self._needed, _MOST_READS) if self._found < self._needed else _LEAST_READS
         self._reads = self._found = 0
         answer = session.issue(service_pb2.Command(manual_seed=commands_pb2.ManualSeedRequest()))
-        self._followed = session.draw_calls
+        self._followed = session.draws.calls
         self._doubt = None
         return lambda: answer().manual_seed.state
 
@@ -80,7 +80,7 @@ class FollowedDraws:
         """Take the words of an op that was sent as the session's draw of this number, and note the values."""
         taken = _TAKEN.get(op)
         found = None
-        if taken is not None and self._followed == number - 1 and session.draw_calls == number:
+        if taken is not None and self._followed == number - 1 and session.draws.calls == number:
             found = taken(self, args, made._spec)
         if found is not None:
             self._followed = number
@@ -106,8 +106,8 @@ class FollowedDraws:
         return 4 * ((count + 1) // 2)
 
     def settle(self, session: SessionProtocol) -> None:
-        """Note that a read has ended: no draw before it was refused, or `draw_calls` has counted the refusal."""
-        if self._doubt is not None and self._followed == session.draw_calls:
+        """Note that a read has ended: no draw before it was refused, or `DrawOrder.calls` has counted the refusal."""
+        if self._doubt is not None and self._followed == session.draws.calls:
             self._doubt.settled = True
             self._doubt = None
 
@@ -155,13 +155,13 @@ class Drawn(Known):
 
 
 def note_draw(session: SessionProtocol, number: int, op: str, args: tuple[Any, ...], made: Any) -> None:
-    """Note that an op that may draw has made a tensor. number: of `Session.begin_draw`, before it was sent."""
+    """Note that an op that may draw has made a tensor. number: of `DrawOrder.begin`, before it was sent."""
     if session.recorder is not None or session.segments is not None or session.every_call_waits:
         return
-    draws = session.draws
+    draws = session.draws.followed
     if draws is None:
-        draws = session.draws = FollowedDraws()
-    if not session.draws_apart:
+        draws = session.draws.followed = FollowedDraws()
+    if not session.draws.apart:
         draws.follow(session, number, op, args, made)
 
 
