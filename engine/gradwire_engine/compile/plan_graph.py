@@ -31,7 +31,8 @@ log = logging.getLogger("gradwire.engine")
 #: Ops that neither wait for the GPU nor read or write host memory, with their formulas; views need no entry.
 CAPTURED = frozenset(
     (
-        "_transposed", "_fold", "_unsafe_view", "reshape", "view", "transpose", "permute", "clone", "unbind", "stack",
+        "_transposed", "_fold", "_unsafe_view", "reshape", "view", "transpose", "permute", "clone", "_row_major",
+        "_channels_last", "unbind", "stack",
         "_linear_mm", "_linear_addmm", "mm", "bmm", "addmm", "_matmul_batched", "_convolution", "_batch_norm",
         "_layer_norm", "_max_pool", "_running", "_nll_loss", "_embedding", "add", "sub", "mul", "div", "neg", "relu",
         "tanh", "sigmoid", "exp", "sum", "mean", "softmax", "log_softmax", "gelu", "_fused_attention",
