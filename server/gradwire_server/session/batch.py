@@ -7,7 +7,6 @@ does not block other sessions. An expensive command also yields between its step
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -440,11 +439,9 @@ def _record_refusal(
         session.failed_ids.add(ids, refusal, seq, writer.number, session.store)
 
 
-@contextmanager
-def _engine_context(session: Session) -> Iterator[None]:
+def _engine_context(session: Session) -> activate:
     session.current = session.grad_context
-    with activate(session.grad_context):
-        yield
+    return activate(session.grad_context)
 
 
 def _serialize_within_cap(response: service_pb2.RunResponse, session: Session) -> bytes:
@@ -454,9 +451,11 @@ def _serialize_within_cap(response: service_pb2.RunResponse, session: Session) -
     """
     limit = session.limits.max_message_bytes
     for _ in range(len(response.results) + 1):
-        data = b""
-        with suppress(*_NO_MEMORY):
+        try:
             data = serialized(response)
+        except _NO_MEMORY:
+            data = b""
+        else:
             if len(data) <= limit:
                 return data
         left = [result for result in response.results if not result.HasField("error")]
