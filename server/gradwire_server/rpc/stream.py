@@ -289,11 +289,12 @@ class Stream:
         return True
 
     def _full(self) -> bool:
+        batches = self._batches
         return (
             self._unanswered_bytes > self.window
-            or len(self._batches) >= _MOST_AT_ONCE
+            or len(batches) >= _MOST_AT_ONCE
             or self.front.overloaded
-            or (bool(self._batches) and sum([batch.ready() for batch in self._batches]) > RESPONSE_BYTES)
+            or (bool(batches) and sum([batch.ready() for batch in batches if not batch.written]) > RESPONSE_BYTES)
         )
 
     async def _wait_for_room(self) -> None:
