@@ -94,6 +94,8 @@ def bytes_field(field: int, size: int) -> bytes:
 
 
 def _varint(raw: bytes, offset: int) -> tuple[int, int]:
+    if offset < len(raw) and raw[offset] < 0x80:
+        return raw[offset], offset + 1
     value = shift = 0
     while offset < len(raw) and shift < 70:
         byte = raw[offset]
