@@ -170,6 +170,20 @@ def test_a_batch_that_comes_before_the_event_loop_knows_of_the_last_answer_is_al
     assert len(wire.writers) == 2
 
 
+def test_a_batch_is_finished_with_its_answer_without_a_further_pass_of_the_event_loop() -> None:
+    async def use(stream: Stream, backend: Computing) -> None:
+        for number in (1, 2):
+            stream._start(b"1", True, "")
+            if number == 1:
+                await backend.computed(number)  # else the event loop writes the answer
+            future, _, then = backend.calls[number - 1]
+            future.set_result(answer(number))
+            then(future)
+            assert not stream._batches
+
+    assert on_thread(use, Thread()) == [1, 2]
+
+
 def test_an_answer_that_a_thread_has_written_is_not_written_by_the_task_that_a_later_batch_woke() -> None:
     async def use(stream: Stream, backend: Computing) -> None:
         stream._start(b"1", True, "")
