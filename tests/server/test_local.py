@@ -162,6 +162,21 @@ def test_a_thread_writes_messages_that_the_kernel_takes_as_a_whole(
     assert next(call).batch.applied_seq == 1
 
 
+def test_a_socket_is_read_in_small_pieces_except_while_a_large_message_arrives(
+    server: Running, session: Remote, call: SocketCall
+) -> None:
+    connection = attached(server, session, call)
+    assert connection._transport.max_size < 128 << 10  # what malloc maps, which costs more than the read
+    large = commands_pb2.CreateRequest(id=1, payload={"dtype": 1, "shape": [1 << 17], "data": bytes(1 << 19)})
+    message = framed(batch(1, large).SerializeToString())
+    call.socket.sendall(message[: 1 << 18])
+    until(lambda: len(connection._part) == 1 << 18)
+    assert connection._transport.max_size > 128 << 10
+    call.socket.sendall(message[1 << 18 :])
+    assert next(call).batch.applied_seq == 1
+    assert connection._transport.max_size < 128 << 10
+
+
 def test_a_message_that_the_kernel_takes_in_part_ends_the_connection(
     monkeypatch: pytest.MonkeyPatch, server: Running, session: Remote, call: SocketCall
 ) -> None:

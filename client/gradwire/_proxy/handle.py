@@ -53,8 +53,9 @@ class ViewOf:
 class Handle:
     """The base class of Tensor. When the last reference is dropped, the next batch releases the id.
 
-    `_known` is set where the client may find out the tensor's values, and `_item_values` where items of the tensor were
-    taken (`_tensor/known_values/`). `_received` is set where an answer told of the tensor: its memory may be another's.
+    `_known` is not None where the client may find out the tensor's values, and `_item_values` is set where items of the
+    tensor were taken (`_tensor/known_values/`). `_received` tells whether an answer told of the tensor: its memory may
+    be another's.
     """
 
     __slots__ = (

@@ -74,6 +74,8 @@ def fill_proxy(made: Any, session: SessionProtocol, tensor_id: int, spec: Spec, 
     made._grad = None
     made._retained = None
     made._storage = None
+    made._known = None
+    made._received = False
     made._changes_seen = 0
     made._edge = edge
     if spec.tangents:

@@ -421,8 +421,11 @@ class Session:
         most_bytes = self._retransmission.batch_bytes(min(_BATCH_BYTES, self.limits.max_message_bytes or _BATCH_BYTES))
         take = self.buffer.popleft
         items: list[Any] = []
-        with contextlib.suppress(IndexError):  # another thread has made the session unusable
-            items.extend(take() for _ in range(min(waiting, most)))
+        try:
+            for _ in range(min(waiting, most)):
+                items.append(take())  # noqa: PERF401 - those before an error count
+        except IndexError:  # another thread has made the session unusable
+            pass
         size = _BATCH_HEAD + sum([len(item[0]) for item in items]) + _CALLS_HEAD * len(items)
         while size > most_bytes and len(items) > 1:
             size -= len(items[-1][0]) + _CALLS_HEAD
@@ -456,7 +459,7 @@ class Session:
             commands,
             bool(timed),
             traceparent() if "opentelemetry" in modules else "",
-            any(each.wants_ops for each in timed),
+            bool(timed) and any(each.wants_ops for each in timed),
         )
         return InFlightBatch(first, records, request, size, timed)
 

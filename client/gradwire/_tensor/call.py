@@ -159,6 +159,8 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
     made._grad = None
     made._retained = None
     made._storage = None
+    made._known = None
+    made._received = False
     if not spec.requires_grad:
         made._edge = None
     elif entry.structural:

@@ -30,13 +30,13 @@ class Operators:
 
     def __add__(self, other: Any) -> Any:
         made = _call("add", (self, other)) if _taken(other) else NotImplemented
-        if type(other) is int and hasattr(self, "_known"):
+        if type(other) is int and getattr(self, "_known", None) is not None:
             note_sum(self, other, made)
         return made
 
     def __radd__(self, other: Any) -> Any:
         made = _call("add", (self, other)) if _taken(other) else NotImplemented
-        if type(other) is int and hasattr(self, "_known"):
+        if type(other) is int and getattr(self, "_known", None) is not None:
             note_sum(self, other, made)
         return made
 
@@ -45,7 +45,7 @@ class Operators:
 
     def __sub__(self, other: Any) -> Any:
         made = _call("sub", (self, other)) if _taken(other) else NotImplemented
-        if type(other) is int and hasattr(self, "_known"):
+        if type(other) is int and getattr(self, "_known", None) is not None:
             note_sum(self, -other, made)
         return made
 
@@ -170,7 +170,7 @@ class Operators:
 
     def _compared(self, name: str, other: Any) -> Any:
         made = _call(name, (self, other)) if _taken(other) else NotImplemented
-        if hasattr(self, "_known"):
+        if getattr(self, "_known", None) is not None:
             note_comparison(name, self, other, made)
         return made
 

@@ -30,11 +30,17 @@ CPU = 1
 
 def read_array(source: Handle) -> Array:
     """Copy a tensor's values to a new array; bfloat16 becomes float32."""
+    array = _read(source)
+    return array if array.flags.writeable else np.array(array)
+
+
+def _read(source: Handle) -> Array:
+    """A tensor's values, which may be read-only; bfloat16 becomes float32."""
     session = source._session
     answer = session.wait(service_pb2.Command(read=commands_pb2.ReadRequest(tensor=source._id))).read
     if answer.HasField("payload"):
         described: Any = answer.payload
-        data = np.array(np.frombuffer(described.data, np.uint8))
+        data = np.frombuffer(described.data, np.uint8)
     else:
         described = answer.transfer
         data = np.empty(described.total_bytes, np.uint8)
@@ -61,8 +67,8 @@ def read_item(source: Handle) -> Any:
     if count != 1:
         raise refuse(f"a Tensor with {count} elements cannot be converted to Scalar", errors_pb2.REASON_RUNTIME)
     seen = Seen(source)
-    array = _read_drawn(source) if known is not None and known.drawn else read_array(source)
-    seen.seen = value = array.reshape(()).item()
+    array = _read_drawn(source) if known is not None and known.drawn else _read(source)
+    seen.seen = value = array.item()
     if source._session.recorder is None and not source._spec.tangents:
         source._known = seen
     return value
@@ -71,7 +77,7 @@ def read_item(source: Handle) -> Any:
 def read_list(source: Handle) -> Any:
     """The values as nested lists of Python numbers."""
     if len(source._spec.shape) > 1 or BATCHING:
-        return read_array(source).tolist()
+        return _read(source).tolist()
     values = _read_flat(source)
     return values if source._spec.shape else values[0]
 
@@ -82,7 +88,7 @@ def _read_flat(source: Handle) -> list[Any]:
     if known is not None:
         return list(known)
     drawn = getattr(source, "_known", None)
-    array = _read_drawn(source) if drawn is not None and drawn.drawn else read_array(source)
+    array = _read_drawn(source) if drawn is not None and drawn.drawn else _read(source)
     values: list[Any] = array.reshape(-1).tolist()
     return values
 
@@ -92,7 +98,7 @@ def _read_drawn(source: Handle) -> Array:
     session = source._session
     draws = session.draws.followed
     state = None if draws is None else draws.begin(session)
-    array = read_array(source)
+    array = _read(source)
     if state is not None:
         draws.copy(state())
     elif draws is not None:

@@ -19,6 +19,7 @@ from gradwire_engine.core.scipy_modules import scipy_module
 # An array of the device's module: numpy.ndarray or cupy.ndarray. CuPy has no type stubs.
 Array: TypeAlias = Any
 CPU = "cpu"
+_OF_NUMPY = (np.ndarray, np.generic)
 
 
 @cache
@@ -93,7 +94,7 @@ def module_for(device: str) -> Any:
 
 def device_of(array: Array) -> str:
     """The canonical name of an array's device."""
-    return CPU if isinstance(array, np.ndarray | np.generic) else f"cuda:{array.device.id}"
+    return CPU if isinstance(array, _OF_NUMPY) else f"cuda:{array.device.id}"
 
 
 def is_writable(array: Array) -> bool:

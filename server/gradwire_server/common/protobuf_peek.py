@@ -9,6 +9,7 @@ from dataclasses import dataclass
 _VARINT, _BYTES = 0, 2
 _MAX_FIELDS = 8
 _TRACEPARENT = 55  # characters of a traceparent
+_SINGLE = [bytes((value,)) for value in range(0x80)]  # encoded numbers of one byte
 
 
 @dataclass(slots=True)
@@ -93,6 +94,8 @@ def bytes_field(field: int, size: int) -> bytes:
 
 
 def _varint(raw: bytes, offset: int) -> tuple[int, int]:
+    if offset < len(raw) and raw[offset] < 0x80:
+        return raw[offset], offset + 1
     value = shift = 0
     while offset < len(raw) and shift < 70:
         byte = raw[offset]
@@ -105,6 +108,8 @@ def _varint(raw: bytes, offset: int) -> tuple[int, int]:
 
 
 def _encode(value: int) -> bytes:
+    if value < 0x80:
+        return _SINGLE[value]
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)

@@ -34,7 +34,7 @@ from gradwire_server.worker.frames import KEEP, NUMBER
 from gradwire_server.worker.rings import machine
 from gradwire_server.worker_pool.bulk_transfer import LentRing, OpenUpload
 from gradwire_server.worker_pool.session_entry import SessionEntry
-from gradwire_server.worker_pool.worker import Load, StorageOptions, Worker, WorkerEvents
+from gradwire_server.worker_pool.worker import Answered, Load, StorageOptions, Worker, WorkerEvents
 
 _SWEEP_SECONDS = 1.0
 _REPORT_SECONDS = 2.0  # deadline for a worker's answer about what it holds
@@ -323,10 +323,11 @@ class Backend:
         raw: bytes,
         deadline: float | None,
         at_once: Callable[[bytes], bool] | None = None,
+        then: Answered | None = None,
     ) -> "asyncio.Future[bytes]":
         """Submit a command or a batch. A thread that has the answer may call `at_once` with it, before the future."""
         entry = self.registry.find(session_id)
-        return entry.worker.call(entry, method, raw, deadline, at_once)
+        return entry.worker.call(entry, method, raw, deadline, at_once, then)
 
     def stream_opened(self, session_id: str) -> None:
         """Note that a client opened a stream."""

@@ -82,10 +82,12 @@ class SessionBackend(Protocol):
         raw: bytes,
         deadline: float | None,
         at_once: Callable[[bytes], bool] | None = None,
+        then: "Callable[[asyncio.Future[bytes]], None] | None" = None,
     ) -> "asyncio.Future[bytes]":
         """Submit a command or a batch, applied in the session's order. `deadline` is on time.monotonic()'s clock.
 
         A thread of this process that has computed the answer may call `at_once` with it, before the future is done.
+        `then` is called on the event loop as soon as that has the answer; the future's callbacks need one more pass.
         """
 
     def stream_opened(self, session_id: str) -> None:

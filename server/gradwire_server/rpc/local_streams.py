@@ -37,6 +37,9 @@ _PREFIX = _LENGTH.size
 _CREDENTIALS = struct.Struct("iII")  # process, user, group
 # Most bytes of a message that another thread sends. The kernel takes so few as a whole or not at all.
 _MOST_FROM_THREAD = 16 << 10
+# Bytes read at once, and while a large message arrives. Python reserves them before each read, and a reservation
+# above malloc's threshold of 128 KiB costs ten times a small message's read.
+_SMALL_PIECE, _LARGE_PIECE = 64 << 10, 256 << 10
 # Most bytes of unread messages; beyond it the socket is not read.
 _MOST_UNREAD = MIB
 # Counted for each message beside its bytes, so a flood of empty messages is bounded too.
@@ -166,6 +169,7 @@ class Connection(asyncio.Protocol, ImmediateTransport):
         if not self._streams.accepts(transport):
             transport.abort()
             return
+        transport.max_size = _SMALL_PIECE
         self._streams.connections.add(self)
         self._descriptor = transport.get_extra_info("socket").fileno()
         self._serving = asyncio.get_running_loop().create_task(self._serve())
@@ -195,6 +199,7 @@ class Connection(asyncio.Protocol, ImmediateTransport):
         else:
             self._part += data
             self._split()
+            self._transport.max_size = _LARGE_PIECE if self._part else _SMALL_PIECE
         if self._unread > _MOST_UNREAD and not self._reading_paused:
             self._reading_paused = True
             self._transport.pause_reading()

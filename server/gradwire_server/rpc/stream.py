@@ -163,6 +163,7 @@ class Stream:
         self.window = max(_LEAST_WINDOW, self.backend.limits.max_message_bytes)
         self.session_id = ""
         self.writer = 0
+        self._writer_field = b""  # which precedes each of its batches
         self.attempt = 0
         self.joins_answers = False  # whether one message may answer several batches
         self._parent = front.parent_of(context)
@@ -228,6 +229,7 @@ class Stream:
             raise Refusal("MALFORMED", "a stream begins with a message that has attach")
         attach = message.attach
         self.session_id, self.writer, self.attempt = attach.session_id, attach.writer, attach.attempt
+        self._writer_field = varint_field(_WRITER, attach.writer)
         self.joins_answers = attach.joined_answers
         self.front.admit("Stream", self.session_id)
         # An empty batch takes its place in the session's order, so its answer covers all that was sent before.
@@ -287,11 +289,12 @@ class Stream:
         return True
 
     def _full(self) -> bool:
+        batches = self._batches
         return (
             self._unanswered_bytes > self.window
-            or len(self._batches) >= _MOST_AT_ONCE
+            or len(batches) >= _MOST_AT_ONCE
             or self.front.overloaded
-            or sum(batch.ready() for batch in self._batches) > RESPONSE_BYTES
+            or (bool(batches) and sum([batch.ready() for batch in batches if not batch.written]) > RESPONSE_BYTES)
         )
 
     async def _wait_for_room(self) -> None:
@@ -341,14 +344,12 @@ class Stream:
             if batch.previous is not None and self.joins_answers:
                 batch.previous.following = batch
         # Raises Refusal if the session is gone.
-        run = varint_field(_WRITER, self.writer) + body
-        batch.answer = self.backend.call("Run", self.session_id, run, None, at_once)
+        then = None if immediate is None else partial(self._answered, batch)
+        batch.answer = self.backend.call("Run", self.session_id, self._writer_field + body, None, at_once, then)
         self.front.begin(size)
         self._unanswered_bytes += size
         self._batches.append(batch)
-        if immediate is not None:
-            batch.answer.add_done_callback(partial(self._answered, batch))
-        else:
+        if immediate is None:
             self._work.set()
 
     def _answered(self, batch: Batch, answer: "asyncio.Future[bytes]") -> None:
@@ -358,7 +359,8 @@ class Stream:
         """
         if self._work.is_set() or batch.finished:
             return
-        succeeded = self._batches[0] is batch and not answer.cancelled() and answer.exception() is None
+        is_next = bool(self._batches) and self._batches[0] is batch
+        succeeded = is_next and not answer.cancelled() and answer.exception() is None
         if succeeded and (batch.written or batch.join(answer.result()) or self._write_at_once(batch)):
             self._finish()
         else:

@@ -7,7 +7,6 @@ does not block other sessions. An expensive command also yields between its step
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -139,27 +138,28 @@ def run_batch(call: PendingCall) -> Steps[bytes]:
         )
     commands: list[Any] = list(request.commands)
     kinds = _kinds(commands)
-    for before, step in reversed(steps):
-        commands.insert(before, step)
-        kinds.insert(before, STEP)
-    call.size = count = sum(map(_seq_count, commands, kinds))
+    if steps:
+        for before, step in reversed(steps):
+            commands.insert(before, step)
+            kinds.insert(before, STEP)
+    call.size = count = _seqs_of(commands, kinds)
     limit = session.limits.max_batch_commands
     if count > limit:
         raise Refusal("MESSAGE_TOO_LARGE", f"a batch has at most {limit} commands, not {count}", limit=limit)
-    if request.acknowledged_seq > writer.applied:
+    acknowledged = request.acknowledged_seq
+    if acknowledged > writer.applied:
         raise Refusal(
             "EPOCH_MISMATCH",
             f"the session was rolled back to command {writer.applied} when it was restored, and the client has answers "
-            f"through {request.acknowledged_seq}",
+            f"through {acknowledged}",
             applied_seq=writer.applied,
         )
     first = request.first_seq
     _check_order(writer, first, count)
-    acknowledged = min(request.acknowledged_seq, writer.applied)
     writer.responses.acknowledge(acknowledged)
     writer.dropped.acknowledge(acknowledged)
     response = service_pb2.RunResponse(epoch=session.epoch)
-    repeated = min(max(writer.applied + 1 - first, 0), count)
+    repeated = 0 if first > writer.applied else min(writer.applied + 1 - first, count)
     earlier = writer.responses.results(first, first + repeated - 1) if repeated else []
     if repeated < count:
         if session.durability.files is not None and (noted := session.durability.files.use()) is not None:
@@ -218,6 +218,15 @@ def _kinds(commands: Sequence[service_pb2.Command]) -> list[str]:
     return [command.WhichOneof("command") or "" for command in commands]
 
 
+def _seqs_of(commands: Sequence[Any], kinds: Sequence[str]) -> int:
+    """Number of seqs that commands and found steps take."""
+    count = len(kinds)
+    for command, kind in zip(commands, kinds, strict=True):
+        if kind == "calls" or kind == STEP:
+            count += _seq_count(command, kind) - 1
+    return count
+
+
 def _seq_count(command: Any, kind: str) -> int:
     """Number of seqs that a command takes, or a step that was found."""
     if kind == STEP:
@@ -246,9 +255,8 @@ def _run_commands(
     steps = _command_steps(session, writer, commands, kinds, repeated, response.results, unused, raw)
     while True:
         with _engine_context(session):
-            over = next(steps, _DONE) is _DONE
-        if over:
-            return
+            if next(steps, _DONE) is _DONE:
+                return
         yield
 
 
@@ -440,11 +448,9 @@ def _record_refusal(
         session.failed_ids.add(ids, refusal, seq, writer.number, session.store)
 
 
-@contextmanager
-def _engine_context(session: Session) -> Iterator[None]:
+def _engine_context(session: Session) -> activate:
     session.current = session.grad_context
-    with activate(session.grad_context):
-        yield
+    return activate(session.grad_context)
 
 
 def _serialize_within_cap(response: service_pb2.RunResponse, session: Session) -> bytes:
@@ -454,9 +460,11 @@ def _serialize_within_cap(response: service_pb2.RunResponse, session: Session) -
     """
     limit = session.limits.max_message_bytes
     for _ in range(len(response.results) + 1):
-        data = b""
-        with suppress(*_NO_MEMORY):
+        try:
             data = serialized(response)
+        except _NO_MEMORY:
+            data = b""
+        else:
             if len(data) <= limit:
                 return data
         left = [result for result in response.results if not result.HasField("error")]

@@ -434,20 +434,22 @@ def read(session: Session, request: commands_pb2.ReadRequest, answer: commands_p
     array = source.array
     if answer is None:
         return
-    if array.nbytes <= min(session.limits.max_inline_bytes, session.inline_left):
-        session.inline_left -= array.nbytes
+    size = array.nbytes
+    if size <= session.inline_left and size <= session.limits.max_inline_bytes:
+        session.inline_left -= size
         payload = answer.payload
         with selected(source.device):
             payload.data = bytes_of(array)
     else:
-        session.account.admit(array.nbytes)
+        session.account.admit(size)
         payload = answer.transfer  # type: ignore[assignment]
         with selected(source.device):
             pinned, borrowed = wire_view(array)
         answer.transfer.transfer_id = session.transfers.pin(pinned, borrowed)
         answer.transfer.total_bytes = pinned.nbytes
     payload.dtype = TO_WIRE[array.dtype]  # type: ignore[assignment]
-    payload.shape.extend(array.shape)
+    if array.ndim:
+        payload.shape.extend(array.shape)
 
 
 def release(

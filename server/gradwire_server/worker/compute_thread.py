@@ -62,19 +62,19 @@ class ComputeThread:
 
     def take(self, timeout: float | None) -> list[PendingCall] | None:
         """Return submitted calls, or None after the last. Wait up to `timeout` seconds for one; None: without limit."""
-        found: list[PendingCall] = []
         if self._ended:
             return None
-        try:
-            while True:
-                call = self._calls.get_nowait() if timeout == 0 else self._next(timeout)
-                timeout = 0
-                if call is None:
-                    self._ended = True
-                    break
-                found.append(self._runtime.make_call(*call))
-        except queue.Empty:
-            pass
+        found: list[PendingCall] = []
+        calls = self._calls
+        while not found or not calls.empty():
+            try:
+                call = calls.get_nowait() if found or timeout == 0 else self._next(timeout)
+            except queue.Empty:
+                break
+            if call is None:
+                self._ended = True
+                break
+            found.append(self._runtime.make_call(*call))
         return found
 
     def _next(self, timeout: float | None) -> tuple[str, int, bytes, int, float | None, float] | None:

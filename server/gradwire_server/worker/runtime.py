@@ -303,8 +303,7 @@ class Runtime:
                         durability.uncommitted = False
                     answer = done.value
                     return answer
-                self._count_session(session)
-                self.quotas.publish(session)
+                self._publish(session)
                 yield awaited
                 self.update_limits(session)
         except (Refusal, OutOfOrder) as refused:
@@ -322,8 +321,8 @@ class Runtime:
             _log_refusal(call, failed)
             raise failed from None
         finally:
-            self._count_session(session)
-            self.quotas.publish(session)
+            if not session.deferred_releases:  # `apply_deferred_releases` follows at once
+                self._publish(session)
 
     def _break_session(self, call: PendingCall, error: Exception) -> bytes:
         """Break a session whose call failed halfway: its state contains changes that are neither answered nor logged.
@@ -351,8 +350,7 @@ class Runtime:
     def apply_deferred_releases(self, session: Session) -> None:
         """Apply the session's deferred release, after the call was answered."""
         session.apply_deferred_releases()
-        self._count_session(session)
-        self.quotas.publish(session)
+        self._publish(session)
 
     def _persist(self, checkpointer: Checkpointer, call: PendingCall, answer: bytes) -> Steps[bytes]:
         """Store, restore or log a step of a session's lifecycle. Raises Refusal."""
@@ -408,7 +406,14 @@ class Runtime:
         """Lower a session's limits to what the server and its principal have left."""
         left = self.limits.max_bytes - self.counters.total() + session.account.bytes
         session.account.limit = max(1, min(self.limits.max_session_bytes, left))
-        self.quotas.limit(session)
+        if session.usage.counter_row:
+            self.quotas.limit(session)
+
+    def _publish(self, session: Session) -> None:
+        """Publish what a session holds now, for its limits and those of others."""
+        self._count_session(session)
+        if session.usage.counter_row:
+            self.quotas.publish(session)
 
     def _count_session(self, session: Session) -> None:
         """Count a session's bytes as of now: the garbage collector may have changed them since it last computed."""

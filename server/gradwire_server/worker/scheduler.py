@@ -125,7 +125,7 @@ class Scheduler:
     def _activate(self, session: Session) -> None:
         """Make a session runnable, unless its quota is used up."""
         schedule = session.schedule
-        if self._throttle(session):
+        if self._has_quotas and self._throttle(session):
             return
         idle = time.monotonic() - schedule.idle_since
         schedule.used = max(0.0, schedule.used - idle / _LIGHT_DIVISOR)

@@ -84,9 +84,12 @@ class ThreadWorker(Worker):
             await self._loop.run_in_executor(None, self.runtime.checkpointer.stop, grace)
 
     def send(self, method: str, number: int, raw: bytes, ticket: int, deadline: float | None) -> None:
-        """Queue a call for the thread."""
-        self.settle()
+        """Queue a call for the thread. While that wakes up, take the answers that it has written before."""
+        written = len(self._written)
         self._compute.submit(method, number, raw, ticket, deadline)
+        while written and self._written:  # an answer may let a further call be sent, which takes the others
+            self.answered(*self._written.popleft(), None)
+            written -= 1
 
     def answer_at_once(self, ticket: int, write: Callable[[bytes], bool]) -> None:
         """Let the computing thread call `write` with the answer, before the event loop gets it.

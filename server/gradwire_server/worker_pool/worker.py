@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from gradwire.v1 import service_pb2
 from gradwire_server.common.errors import Refusal
@@ -27,6 +27,9 @@ from gradwire_server.worker_pool.session_entry import SessionEntry
 # Most calls of one session that its worker has at once, and their bytes. One call may be larger than that.
 MAX_SENT_CALLS = 16
 MAX_SENT_BYTES = 2 * MIB
+
+#: Called on the event loop with an answered call's future, at once; the future's own callbacks run later.
+Answered: TypeAlias = Callable[["asyncio.Future[bytes]"], None]
 
 log = logging.getLogger("gradwire.server")
 
@@ -77,6 +80,10 @@ class StorageOptions:
     store: str  # the setting that names the snapshot store
 
 
+#: An unanswered call's future, session and bytes, and what is called when it is answered.
+_Unanswered: TypeAlias = "tuple[asyncio.Future[bytes], SessionEntry[Worker], int, Answered | None]"
+
+
 class Worker(ABC):
     """A place where sessions compute. Gets calls in order and returns their answers.
 
@@ -92,9 +99,7 @@ class Worker(ABC):
         self.restarts = 0
         self.active = 0  # active sessions at the last sweep, and those opened since
         self._ticket = 0
-        self._unanswered: dict[
-            int, tuple[asyncio.Future[bytes], SessionEntry[Worker], int]
-        ] = {}  # by ticket, with bytes
+        self._unanswered: dict[int, _Unanswered] = {}  # by ticket
         self._parked: set[int] = set()  # tickets of calls that wait in the worker for an earlier seq
         self._notifications: dict[int, tuple[asyncio.Future[None], str, int]] = {}  # by ticket, with method and session
         self._requests: dict[int, asyncio.Future[bytes]] = {}
@@ -119,17 +124,19 @@ class Worker(ABC):
         raw: bytes,
         deadline: float | None = None,
         at_once: Callable[[bytes], bool] | None = None,
+        then: Answered | None = None,
     ) -> asyncio.Future[bytes]:
         """Submit a call in its session's order; its answer. A session with unanswered calls cannot expire.
 
-        A worker that is a thread calls `at_once` there, with the answer of a call that succeeded.
+        A worker that is a thread calls `at_once` there, with the answer of a call that succeeded. `then` is called on
+        the event loop when the call is answered.
         """
         future = asyncio.get_running_loop().create_future()
         self._ticket = ticket = self._ticket + 1
         if not self._unanswered:
             self.load.began()
         size = len(raw)
-        self._unanswered[ticket] = (future, entry, size)
+        self._unanswered[ticket] = (future, entry, size, then)
         self.events.begun(entry, ticket, method, raw)
         if entry.queued_calls is None and _has_room(entry, size):
             entry.sent_calls += 1
@@ -175,7 +182,7 @@ class Worker(ABC):
 
     def flush(self) -> None:
         """Send all queued calls, before the worker ends."""
-        for _, entry, _ in list(self._unanswered.values()):
+        for _, entry, *_ in list(self._unanswered.values()):
             if entry.queued_calls is not None:
                 self._send_queued(entry, everything=True)
 
@@ -217,7 +224,7 @@ class Worker(ABC):
             if notification is not None:
                 self._applied(*notification, failure)
             return
-        future, entry, size = unanswered
+        future, entry, size, then = unanswered
         if isinstance(failure, Refusal) and RESTORE_SESSION in failure.metadata:
             self.events.evict(entry)
         elif isinstance(failure, Refusal) and failure.reason == "SESSION_MOVED":
@@ -230,6 +237,8 @@ class Worker(ABC):
         else:
             self._count_done(entry, size)
         _resolve(future, result, failure)
+        if then is not None:
+            then(future)
 
     def _applied(self, done: asyncio.Future[None], method: str, number: int, failure: Exception | None) -> None:
         if failure is not None:

@@ -42,7 +42,18 @@ def test_an_answer_that_the_writing_task_has_sent_is_not_sent_for_the_batch_that
         loop = asyncio.get_running_loop()
         answers = [loop.create_future() for _ in range(3)]
         given = iter(answers)
-        backend = SimpleNamespace(limits=LIMITS, call=lambda *_: next(given))
+        told: list[Callable[[asyncio.Future[bytes]], None]] = []  # of each batch that no task answers
+
+        def call(*call: Any) -> "asyncio.Future[bytes]":
+            told.append(call[-1])
+            return next(given)
+
+        def known(number: int) -> None:
+            answers[number].set_result(answer(number + 1))
+            if told[number] is not None:
+                told[number](answers[number])
+
+        backend = SimpleNamespace(limits=LIMITS, call=call)
         front: Any = SimpleNamespace(
             backend=backend, parent_of=lambda context: "", traced=lambda *_: None, begin=lambda size: None,
             end=lambda size: None,
@@ -54,12 +65,12 @@ def test_an_answer_that_the_writing_task_has_sent_is_not_sent_for_the_batch_that
         stream._start(b"1", True, "")  # alone: its answer is to be sent by a callback
         stream._start(b"2", True, "")  # so the writing task is woken
         loop.call_soon(stream._start, b"3", True, "")  # when that has sent both answers
-        answers[0].set_result(answer(1))
-        answers[1].set_result(answer(2))
+        known(0)
+        known(1)
         for _ in range(3):
             await asyncio.sleep(0)
         assert wire.sent == [1, 2]
-        answers[2].set_result(answer(3))
+        known(2)
         for _ in range(3):
             await asyncio.sleep(0)
         writing.cancel()
@@ -90,10 +101,10 @@ class Computing:
     limits = LIMITS
 
     def __init__(self) -> None:
-        self.calls: list[tuple[asyncio.Future[bytes], Callable[[bytes], object] | None]] = []
+        self.calls: list[tuple[asyncio.Future[bytes], Any, Any]] = []  # with what is called in the thread, and then
 
     def call(self, *call: Any) -> "asyncio.Future[bytes]":
-        self.calls.append((asyncio.get_running_loop().create_future(), call[-1]))
+        self.calls.append((asyncio.get_running_loop().create_future(), *call[-2:]))
         return self.calls[-1][0]
 
     async def computed(self, number: int) -> None:
@@ -104,7 +115,10 @@ class Computing:
 
     async def known(self, number: int) -> None:
         """Let the event loop know the answer."""
-        self.calls[number - 1][0].set_result(answer(number))
+        future, _, then = self.calls[number - 1]
+        future.set_result(answer(number))
+        if then is not None:
+            then(future)
         for _ in range(3):
             await asyncio.sleep(0)
 
@@ -154,6 +168,20 @@ def test_a_batch_that_comes_before_the_event_loop_knows_of_the_last_answer_is_al
     wire = Thread()
     assert on_thread(use, wire) == [1, 2]
     assert len(wire.writers) == 2
+
+
+def test_a_batch_is_finished_with_its_answer_without_a_further_pass_of_the_event_loop() -> None:
+    async def use(stream: Stream, backend: Computing) -> None:
+        for number in (1, 2):
+            stream._start(b"1", True, "")
+            if number == 1:
+                await backend.computed(number)  # else the event loop writes the answer
+            future, _, then = backend.calls[number - 1]
+            future.set_result(answer(number))
+            then(future)
+            assert not stream._batches
+
+    assert on_thread(use, Thread()) == [1, 2]
 
 
 def test_an_answer_that_a_thread_has_written_is_not_written_by_the_task_that_a_later_batch_woke() -> None:

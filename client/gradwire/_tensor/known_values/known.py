@@ -93,6 +93,8 @@ def _was_received(tensor: Handle) -> bool:
 
 def _may_show_floats(tensor: Handle) -> bool:
     """Whether the memory may hold floating numbers, which x.view(dtype) shows as whole ones."""
+    if tensor._spec.dtype.is_floating_point:
+        return True
     view = tensor.__dict__.get("_view")
     memory = tensor._storage and tensor._storage.owner
     kinds = [each.dtype for each in (tensor._spec, view and view.base._spec, memory) if each]
