@@ -4,9 +4,8 @@ One ContextVar holds it, so each thread or async task has its own and an op read
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -220,15 +219,27 @@ class grad_mode:
         CURRENT.reset(self._token)
 
 
-@contextmanager
-def activate(context: Context) -> Iterator[None]:
-    """Make the context current inside the block; NumPy returns IEEE results without warnings."""
-    token = CURRENT.set(context)
-    try:
-        with np.errstate(all="ignore"):
-            yield
-    finally:
-        CURRENT.reset(token)
+class _Active:
+    """What `activate` returns."""
+
+    __slots__ = ("_context", "_errors", "_token")
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def __enter__(self) -> None:
+        self._token = CURRENT.set(self._context)
+        self._errors = np.errstate(all="ignore")
+        self._errors.__enter__()
+
+    def __exit__(self, *raised: Any) -> None:
+        self._errors.__exit__(*raised)
+        CURRENT.reset(self._token)
+
+
+def activate(context: Context) -> _Active:
+    """Make the context current inside a `with` block; NumPy returns IEEE results without warnings."""
+    return _Active(context)
 
 
 def generator_for(xp: Any) -> Any:

@@ -53,7 +53,7 @@ def linear(weight: float, backward: float = 3.0) -> Cost:
     def works(*arrays: Any) -> float:
         first = alike(arrays[0]) if arrays and type(arrays[0]) is list else None
         if first is not None and len(arrays) == 1 + sum(type(each) in _NUMBERS for each in arrays[1:]):
-            return weight * len(arrays[0]) * (first.size + _ITEM) * max(1.0, first.itemsize / _USUAL)
+            return float(weight * len(arrays[0]) * (first.size + _ITEM) * max(1.0, first.itemsize / _USUAL))
         widest = max((operand.itemsize for operand in operands(arrays)), default=0)
         return weight * elements(arrays) * max(1.0, widest / _USUAL)
 

@@ -7,7 +7,7 @@ does not block other sessions. An expensive command also yields between its step
 
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any
 
@@ -440,11 +440,10 @@ def _record_refusal(
         session.failed_ids.add(ids, refusal, seq, writer.number, session.store)
 
 
-@contextmanager
-def _engine_context(session: Session) -> Iterator[None]:
+def _engine_context(session: Session) -> AbstractContextManager[None]:
+    """The session's context, for a `with` block."""
     session.current = session.grad_context
-    with activate(session.grad_context):
-        yield
+    return activate(session.grad_context)
 
 
 def _serialize_within_cap(response: service_pb2.RunResponse, session: Session) -> bytes:
