@@ -205,6 +205,26 @@ def test_a_change_in_place_is_repeated_without_grad_mode(context: Context) -> No
         assert str(refused.value) == str(expected_refusal.value)
 
 
+def test_in_grad_mode_only_a_change_that_is_not_recorded_is_repeated(context: Context) -> None:
+    op = OPS["sub"]
+    assert isinstance(op, Op)
+    plain, recorded = leaf(3, grad=False), leaf(3, seed=1)
+    assert repeated_change(op, (plain, recorded, 1), context) is None
+    repeated = repeated_change(op, (plain, leaf(3, grad=False, seed=2), 1), context)
+    assert repeated is not None
+    target, other, expected = (leaf(3, grad=False, seed=seed) for seed in (3, 4, 3))
+    before = context.nodes.next
+    assert repeated((target, other, 1), context) is target
+    op.in_place((expected, other, 1))
+    assert described(target) == described(expected)
+    assert (target.storage.version, context.nodes.next) == (1, before)
+    assert repeated((target, recorded, 1), context) is None
+    assert repeated((recorded, other, 1), context) is None
+    op.in_place((target, recorded, 1))
+    assert repeated((target, other, 1), context) is None  # it requires grad now
+    assert target.node is not None
+
+
 DIRECT: dict[str, list[tuple[Any, ...]]] = {
     "mm": [
         (leaf(5, 3).array, leaf(3, 4).array), (leaf(128, 64).array, leaf(64, 256).array),
