@@ -239,7 +239,8 @@ DIRECT: dict[str, list[tuple[Any, ...]]] = {
         (leaf(2, 0).array, leaf(3, 0).array.T),
     ],
     "_linear_addmm": [
-        (leaf(4).array, leaf(5, 3).array, leaf(4, 3).array.T), (leaf(256).array, leaf(128, 64).array, leaf(256, 64).array.T),
+        (leaf(4).array, leaf(5, 3).array, leaf(4, 3).array.T),
+        (leaf(256).array, leaf(128, 64).array, leaf(256, 64).array.T),
         (leaf(4, dtype="float64").array, leaf(2, 3, dtype="float64").array, leaf(4, 3, dtype="float64").array.T),
         (leaf(1).array, leaf(5, 3).array, leaf(4, 3).array.T), (leaf(3).array, leaf(2, 0).array, leaf(3, 0).array.T),
     ],
