@@ -53,7 +53,8 @@ def test_a_linear_cost_grows_with_elements_and_with_wide_dtypes() -> None:
 def test_a_list_of_arrays_alike_is_estimated_as_any_list(
     name: str, dtype: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    op, arrays = OPS[name], [[np.zeros(shape, dtype) for _ in range(3)], 0]
+    op = OPS[name]
+    arrays: list[Any] = [[np.zeros(shape, dtype) for _ in range(3)], 0]
 
     def asked() -> list[float]:
         room: list[float] = []
@@ -70,7 +71,8 @@ def test_a_list_of_arrays_alike_is_estimated_as_any_list(
 
 def test_arrays_that_differ_in_shape_or_dtype_or_are_no_floats_are_not_alike() -> None:
     one = np.zeros((2, 3), np.float32)
-    for other in (np.zeros((3, 2), np.float32), np.zeros((2, 3)), 1.0, None, [one]):
+    others: list[Any] = [np.zeros((3, 2), np.float32), np.zeros((2, 3)), 1.0, None, [one]]
+    for other in others:
         assert cost.alike([one, other]) is None
     assert cost.alike([np.zeros(2, np.int64)] * 2) is None
     assert cost.alike([]) is None
