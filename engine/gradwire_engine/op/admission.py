@@ -19,6 +19,7 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import Account
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.cost import alike
 
 if TYPE_CHECKING:
     from gradwire_engine.op.declaration import Declaration
@@ -28,6 +29,11 @@ _INDEX = dtypes.int64.itemsize
 
 def admit(op: Declaration, account: Account, arrays: list[Any]) -> None:
     """Check that the account has room for an op on these arrays. Raises EngineError: MEMORY_LIMIT."""
+    if op.list_alone and op.promotes and op.view is False and op.sizes is None and op.work is None:
+        first = alike(arrays[op.list_position])
+        if first is not None and first.nbytes <= account.limit:
+            account.admit(math.prod(first.shape) * first.itemsize * max(1, len(op.outputs)))  # what `needed` tells
+            return
     if op.view in (False, "maybe"):
         for operand in _operands(op, arrays):
             if operand.nbytes > account.limit:

@@ -15,6 +15,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from gradwire_engine.core import dtypes
+
 Works = Callable[..., float]
 #: Operations from which an op is computed apart, so that it can be cancelled and other sessions need not wait.
 LONG = 150_000_000
@@ -23,6 +27,7 @@ CALL = 5_000  # operations: overhead of one NumPy call
 LOOP = 30_000  # operations: one iteration of a Python loop that makes several calls
 _ITEM = 250  # elements: overhead of each array of a list
 _USUAL = 8  # bytes: larger elements cost proportionally more
+_NUMBERS = (int, bool, type(None))
 _COPIES = 8  # operations per element: up to this, an op costs little more than copying its bytes
 
 
@@ -46,6 +51,9 @@ def linear(weight: float, backward: float = 3.0) -> Cost:
     """Cost of `weight` operations per element read or written; its formulas cost `backward` times as much."""
 
     def works(*arrays: Any) -> float:
+        first = alike(arrays[0]) if arrays and type(arrays[0]) is list else None
+        if first is not None and len(arrays) == 1 + sum(type(each) in _NUMBERS for each in arrays[1:]):
+            return float(weight * len(arrays[0]) * (first.size + _ITEM) * max(1.0, first.itemsize / _USUAL))
         widest = max((operand.itemsize for operand in operands(arrays)), default=0)
         return weight * elements(arrays) * max(1.0, widest / _USUAL)
 
@@ -60,6 +68,21 @@ def counted(works: Works, backward: float | Works = 3.0, cheap_size: int = -1) -
         return Cost(works, backward, cheap_size)
     times = backward
     return Cost(works, lambda *arrays: times * works(*arrays), cheap_size)
+
+
+def alike(items: list[Any]) -> Any:
+    """The first of some arrays in host memory, if all have its shape and dtype, one of float32 and float64; else None.
+
+    Lists of such arrays are common and may be long, so they are described by their first.
+    """
+    first = items[0] if items else None
+    if type(first) is not np.ndarray or (first.dtype is not dtypes.float32 and first.dtype is not dtypes.float64):
+        return None
+    shape, dtype = first.shape, first.dtype
+    for each in items:
+        if type(each) is not np.ndarray or each.dtype is not dtype or each.shape != shape:
+            return None
+    return first
 
 
 def elements(arrays: Any) -> int:

@@ -90,6 +90,8 @@ class Declaration(Signature):
         self.flows_plainly = differentiable_outputs != ()  # gradients flow if the dtype is a real float
         # Places of the tensor inputs; empty if one of them is a list.
         self.single_positions = self.tensor_positions if self.list_position < 0 else ()
+        #: Whether the op's tensors are those of one list.
+        self.list_alone = self.tensor_positions == (self.list_position,)
         self.formulas: dict[str, tuple[Formula, tuple[str, ...]]] = {}
         self.tangent_rule: str | Callable[..., Any] | None = None
         # Places of the operands, for an op of two such as `mul`; else None.

@@ -39,7 +39,7 @@ from gradwire_engine.graph.tensor import (
     update_requires_grad,
 )
 from gradwire_engine.op.admission import admit, needed
-from gradwire_engine.op.cost import LONG
+from gradwire_engine.op.cost import LONG, alike
 from gradwire_engine.op.declaration import OPS, Declaration
 from gradwire_engine.op.halves import compute_half, half_of
 from gradwire_engine.op.integer_bounds import applied
@@ -118,6 +118,9 @@ class Op(Declaration):
                     elif common is None or not isinstance(value, float):
                         common = None
                         break
+                if common is None and self.list_alone and not self.cast_positions and xp is np:
+                    first = alike(args[self.list_position])
+                    common = None if first is None else first.dtype
                 if common is None:
                     if self.cast_positions:
                         args = self._cast_numbers(args)

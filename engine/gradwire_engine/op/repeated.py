@@ -339,8 +339,10 @@ def _is_fixed(value: Any) -> bool:
 
 def repeated_change(op: Op | Composite, args: tuple[Any, ...], context: Context) -> Repeated | None:
     """What repeats an in-place call with such arguments; None if the op itself must run each time."""
-    if not is_repeatable(op) or cupy() is not None or context.grad_enabled or context.inference:
+    if not is_repeatable(op) or cupy() is not None or context.inference:
         return None
+    if context.grad_enabled and any(type(each) is Tensor and each.requires_grad for each in args):
+        return None  # it is recorded, or refused
     if not _plain_tensors(args, False) or context.duals.active or context.tracer is not None:
         return None
     assert isinstance(op, Op)

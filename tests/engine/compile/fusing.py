@@ -39,6 +39,12 @@ class NotedLoops(SessionLoops):
             self.found.add((name, dtype))
         return made
 
+    def loaded(self, name: str, dtype: str) -> Any:
+        made = super().loaded(name, dtype)
+        if made is not None:
+            self.found.add((name, dtype))
+        return made
+
 
 def traced(program: Program, inputs: Sequence[Tensor], numbers: Sequence[float] = (), shared: bool = False) -> Plan:
     """The plan of a program of inputs, then numbers."""

@@ -387,6 +387,19 @@ def test_normal_numbers_have_the_same_digits(noted: NotedLoops) -> None:
         assert made.tobytes() == box_muller.singles(uniform).tobytes()
 
 
+def test_a_few_normal_numbers_use_a_loop_that_is_loaded_and_wait_for_none() -> None:
+    uniform = (np.random.default_rng(3).integers(0, 1 << 24, 1 << 13) / np.float32(1 << 24)).astype(np.float32)
+    few, fresh = [uniform[:count] for count in (16, 48, 4080)], NotedLoops(library=Library())
+    expected = [box_muller.singles(each).tobytes() for each in few]
+    with engine.activate(replace(CURRENT.get(), loops=fresh)):
+        assert [box_muller.singles(each).tobytes() for each in few] == expected
+        assert not fresh.found
+        box_muller.singles(uniform)
+        fresh.found.clear()
+        assert [box_muller.singles(each).tobytes() for each in few] == expected
+        assert fresh.found == {("normal", "f")}
+
+
 class _InFork:
     """Kernels in a fork."""
 

@@ -1,11 +1,14 @@
 """Cost estimates: elements of the broadcast, lists, dtypes, sorting, shapes and indices."""
 
 import math
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from gradwire_engine.op import cost
+from gradwire_engine.op import admission, cost
+from gradwire_engine.op.declaration import OPS
 
 
 def _zeros(*shape: int, dtype: str = "f4") -> np.ndarray:
@@ -42,6 +45,37 @@ def test_a_linear_cost_grows_with_elements_and_with_wide_dtypes() -> None:
     assert made.backward(_zeros(1000)) == 8000
     assert (made.linear, made.copies) == (True, True)
     assert not cost.linear(30).copies
+
+
+@pytest.mark.parametrize("name", ["cat", "stack"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("shape", [(3, 4), (5,), (), (0, 2)])
+def test_a_list_of_arrays_alike_is_estimated_as_any_list(
+    name: str, dtype: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    op = OPS[name]
+    arrays: list[Any] = [[np.zeros(shape, dtype) for _ in range(3)], 0]
+
+    def asked() -> list[float]:
+        room: list[float] = []
+        account: Any = SimpleNamespace(limit=1 << 20, admit=room.append)
+        admission.admit(op, account, arrays)
+        return [op.cost.forward(*arrays), op.cost.backward(*arrays), *room]
+
+    found = asked()
+    assert cost.alike(arrays[0]) is arrays[0][0]
+    monkeypatch.setattr(cost, "alike", lambda items: None)
+    monkeypatch.setattr(admission, "alike", lambda items: None)
+    assert found == asked()
+
+
+def test_arrays_that_differ_in_shape_or_dtype_or_are_no_floats_are_not_alike() -> None:
+    one = np.zeros((2, 3), np.float32)
+    others: list[Any] = [np.zeros((3, 2), np.float32), np.zeros((2, 3)), 1.0, None, [one]]
+    for other in others:
+        assert cost.alike([one, other]) is None
+    assert cost.alike([np.zeros(2, np.int64)] * 2) is None
+    assert cost.alike([]) is None
 
 
 @pytest.mark.parametrize("weight", [4.0, 30.0, 250.0])

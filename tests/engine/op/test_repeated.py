@@ -59,6 +59,9 @@ CALLS: dict[str, tuple[str, Callable[[int], tuple[Any, ...]]]] = {
     "relu": ("relu", lambda n: (leaf(3, 4, seed=n),)),
     "no gradient": ("relu", lambda n: (leaf(3, 4, grad=False, seed=n),)),
     "softplus": ("softplus", lambda n: (leaf(3, 4, seed=n), 1.0, 20.0)),
+    "linear": ("linear", lambda n: (leaf(5, 3, seed=n), leaf(4, 3, seed=n + 1), leaf(4, seed=n + 2))),
+    "linear without bias": ("linear", lambda n: (leaf(5, 3, seed=n), leaf(4, 3, seed=n + 1), None)),
+    "a large layer": ("linear", lambda n: (leaf(128, 64, seed=n), leaf(256, 64, seed=n + 1), leaf(256, seed=n + 2))),
     "cross_entropy": (
         "cross_entropy",
         lambda n: (leaf(6, 4, seed=n), tensor(np.arange(6) % 4), None, None, -100, None, "mean", 0.0),
@@ -205,11 +208,41 @@ def test_a_change_in_place_is_repeated_without_grad_mode(context: Context) -> No
         assert str(refused.value) == str(expected_refusal.value)
 
 
+def test_in_grad_mode_only_a_change_that_is_not_recorded_is_repeated(context: Context) -> None:
+    op = OPS["sub"]
+    assert isinstance(op, Op)
+    plain, recorded = leaf(3, grad=False), leaf(3, seed=1)
+    assert repeated_change(op, (plain, recorded, 1), context) is None
+    repeated = repeated_change(op, (plain, leaf(3, grad=False, seed=2), 1), context)
+    assert repeated is not None
+    target, other, expected = (leaf(3, grad=False, seed=seed) for seed in (3, 4, 3))
+    before = context.nodes.next
+    assert repeated((target, other, 1), context) is target
+    op.in_place((expected, other, 1))
+    assert described(target) == described(expected)
+    assert (target.storage.version, context.nodes.next) == (1, before)
+    assert repeated((target, recorded, 1), context) is None
+    assert repeated((recorded, other, 1), context) is None
+    op.in_place((target, recorded, 1))
+    assert repeated((target, other, 1), context) is None  # it requires grad now
+    assert target.node is not None
+
+
 DIRECT: dict[str, list[tuple[Any, ...]]] = {
     "mm": [
         (leaf(5, 3).array, leaf(3, 4).array), (leaf(128, 64).array, leaf(64, 256).array),
         (leaf(256, 128).array.T, leaf(256, 64).array),
         (leaf(2, 3, dtype="float64").array, leaf(3, 4, dtype="float64").array),
+    ],
+    "_linear_mm": [
+        (leaf(5, 3).array, leaf(4, 3).array.T), (leaf(128, 64).array, leaf(256, 64).array.T),
+        (leaf(2, 0).array, leaf(3, 0).array.T),
+    ],
+    "_linear_addmm": [
+        (leaf(4).array, leaf(5, 3).array, leaf(4, 3).array.T),
+        (leaf(256).array, leaf(128, 64).array, leaf(256, 64).array.T),
+        (leaf(4, dtype="float64").array, leaf(2, 3, dtype="float64").array, leaf(4, 3, dtype="float64").array.T),
+        (leaf(1).array, leaf(5, 3).array, leaf(4, 3).array.T), (leaf(3).array, leaf(2, 0).array, leaf(3, 0).array.T),
     ],
     "log_softmax": [(leaf(7, 5).array, 1, None), (leaf(7, 5).array.T, 0, None), (leaf(2, 3, 60).array, -1, None)],
     "_log_softmax_backward": [(leaf(7, 5).array, leaf(7, 5, seed=1).array, 1)],

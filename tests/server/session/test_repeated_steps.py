@@ -156,10 +156,13 @@ class Program:
             elif kind == 1:
                 wide.append(call(pick.choice(BINARY), one, pick.choice([6, *wide])))
             elif kind == 2:
-                wide.append(call("matmul", one, 4))
+                wide.append(call(pick.choice(["matmul", "linear"]), one, 4))
             else:
                 wide.append(call(pick.choice(["mul", "add"]), one, pick.uniform(0.5, 2)))
-        scores = call("add", call("matmul", wide[-1], 2), 3)
+        if pick.random() < 0.4:
+            scores = call("linear", wide[-1], call("transpose", 2, argument(0), argument(1)), 3)
+        else:
+            scores = call("add", call("matmul", wide[-1], 2), 3)
         if pick.random() < 0.7:
             call("cross_entropy", scores, 5)
         else:

@@ -53,6 +53,8 @@ class GpuLoops:
             self._loaded[key] = None if loop is None else Launcher(loop)
         return self._loaded[key]
 
+    loaded = find
+
     def only(self, names: Sequence[tuple[str, str]]) -> GpuLoops:
         """All loops: what computes on a GPU runs in no fork."""
         return self

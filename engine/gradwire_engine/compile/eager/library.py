@@ -138,6 +138,8 @@ class _Loaded:
         """A loop; None if it is not one of these."""
         return self.loops.get((name, dtype))
 
+    loaded = find
+
     def only(self, names: Sequence[tuple[str, str]]) -> _Loaded:
         """These loops of them."""
         return _Loaded({name: self.loops[name] for name in names if name in self.loops}, self.verifies)
@@ -177,6 +179,10 @@ class SessionLoops:
         if found is not None or not available():
             return found
         return self._library.find(name, dtype)
+
+    def loaded(self, name: str, dtype: str) -> Loop | None:
+        """A loop that is loaded already; None if it is not, or this session computes by NumPy."""
+        return None if OPTIONS.mode == "off" or not self._applies() else self._library.loaded.get((name, dtype))
 
     def only(self, names: Sequence[tuple[str, str]]) -> _Loaded | None:
         """These loops, by name and dtype, loaded; None if there are none. Raises EngineError: CANCELLED."""

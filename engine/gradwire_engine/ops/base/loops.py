@@ -77,6 +77,9 @@ class Loops(Protocol):
     def find(self, name: str, dtype: str) -> Loop | Kernel | None:
         """A loop for a dtype's character, loaded; None if there is none, or the context must compute without."""
 
+    def loaded(self, name: str, dtype: str) -> Loop | Kernel | None:
+        """As `find`, but None for a loop that is not loaded yet: for ops whose bits NumPy gives as well."""
+
     def only(self, names: Sequence[tuple[str, str]]) -> Loops | None:
         """These loops, by name and dtype, loaded; None if there are none."""
 

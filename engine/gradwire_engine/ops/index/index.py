@@ -94,6 +94,8 @@ def _refuse_too_many(count: int, shape: tuple[int, ...]) -> None:
 
 def _broadcast_indices(xp: Any, positions: list[Any]) -> list[Any]:
     given = [index for index in positions if index is not None]
+    if len(given) == 1:
+        return given
     try:
         return list(xp.broadcast_arrays(*given))
     except ValueError as error:
@@ -136,7 +138,8 @@ def _chosen_bytes(input: Array, indices: list[Array]) -> int:
         return int(input.nbytes)
     rest = [size for index, size in zip(indices, input.shape, strict=False) if index is None]
     rest += input.shape[len(indices) :]
-    return int(math.prod(np.broadcast_shapes(*(index.shape for index in whole))) * math.prod(rest) * input.itemsize)
+    shape = whole[0].shape if len(whole) == 1 else np.broadcast_shapes(*(index.shape for index in whole))
+    return int(math.prod(shape) * math.prod(rest) * input.itemsize)
 
 
 index_.sized_by(_chosen_bytes)

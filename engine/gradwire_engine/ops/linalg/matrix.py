@@ -149,6 +149,8 @@ mm.grad(input=lambda g, mat2: _left(g, mat2), mat2=lambda g, input: _right(g, in
 
 
 def _check_expands(input: Array, target: Array) -> None:
+    if input.shape == target.shape[-1:]:
+        return
     if input.ndim > target.ndim:
         raise _shape_error(
             f"expand: the number of sizes provided ({target.ndim}) must be greater or equal to the number of "
@@ -168,6 +170,9 @@ def _check_expands(input: Array, target: Array) -> None:
 def _added(input: Array, multiplied: Array, beta: Number, alpha: Number) -> Array:
     """beta * input + alpha * multiplied, computed in place in `multiplied`."""
     _check_expands(input, multiplied)
+    if type(beta) is int and type(alpha) is int and beta == alpha == 1:  # nothing to cast
+        multiplied += input
+        return multiplied
     beta, alpha = (cast_number(factor, multiplied.dtype) for factor in (beta, alpha))
     if alpha != 1:
         multiplied *= multiplied.dtype.type(alpha)
@@ -253,13 +258,30 @@ _linear_addmm.works_in(widens=True)
 _linear_addmm.sized_by(lambda input, mat1, mat2: mat1.shape[0] * mat2.shape[1] * mat1.itemsize, bounded=True)
 
 
+def _direct_linear(input: Array, mat1: Array, mat2: Array) -> Any:
+    """The product of float matrices that fit, and a row that is added, without checks."""
+    multiplied = _direct_product(mat1, mat2)
+    if multiplied is None or input.dtype != mat1.dtype or input.shape != mat2.shape[1:]:
+        return None
+
+    def computed(xp: Any, input: Array, mat1: Array, mat2: Array) -> Array:
+        made = multiplied(xp, mat1, mat2)
+        made += input
+        return made
+
+    return computed
+
+
+_linear_addmm.directly(_direct_linear)
+
+
 @op(name="_linear_mm", node="MmBackward0", cost=counted(mm_cost, 2.5, 1 << 30))
 def _linear_mm(xp: Any, input: Array, mat2: Array) -> Array:
     _check_matrices(input, mat2)
     return product(xp, input, mat2)
 
 
-_linear_mm.works_in(widens=True)
+_linear_mm.works_in(widens=True).directly(_direct_product)
 _linear_mm.sized_by(lambda input, mat2: math.prod(input.shape[:-1]) * mat2.shape[1] * input.itemsize, bounded=True)
 
 

@@ -171,6 +171,8 @@ class PytorchSampler:
                 drawn = (drawn * np.float64(np.float32(std)) + float(np.float32(mean))).astype(np.float32)
             return drawn
 
+        if whole == count <= _PART and dtype.itemsize > 2:
+            return block(draw(count))
         made = np.empty(count, dtype)
         *others, last = _parts(whole)
         for part in others:

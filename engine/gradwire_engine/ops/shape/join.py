@@ -9,7 +9,7 @@ from typing import Any, Literal
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.cost import CALL, counted
+from gradwire_engine.op.cost import CALL, alike, counted
 from gradwire_engine.op.integer_bounds import joined, like_input
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import expand, sum_to_size
@@ -130,6 +130,10 @@ def stack(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
                 f"{list(tensor.shape)} at entry {place}",
             )
     admit((len(tensors), *first), tensors[0].dtype)
+    if dim == 0 and first and alike(tensors) is not None and all(one.flags.c_contiguous for one in tensors):
+        made = xp.empty((len(tensors), *first), tensors[0].dtype)
+        xp.concatenate(tensors, 0, out=made.reshape(len(tensors) * first[0], *first[1:]))  # half of `stack`'s time
+        return made
     return xp.stack(tensors, normalize_dim(dim, len(first) + 1))
 
 

@@ -103,3 +103,14 @@ def test_dimensions_are_added_by_pytorchs_nodes(shape: tuple[int, ...], dims: in
     assert (None if ours.grad_fn is None else ours.grad_fn.name) == (
         None if theirs.grad_fn is None else theirs.grad_fn.name()
     )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", [(3, 4), (5,), (0, 2), (1,)])
+def test_a_stack_of_arrays_alike_has_the_layout_of_any_stack(dtype: type, shape: tuple[int, ...]) -> None:
+    drawn = np.random.default_rng(0).standard_normal((4, *shape)).astype(dtype)
+    for given in (list(drawn), [np.asfortranarray(each) for each in drawn], [drawn[0], np.asfortranarray(drawn[1])]):
+        made, expected = join.stack([tensor(each) for each in given]).array, np.stack(given)
+        assert made.tobytes() == expected.tobytes()
+        assert (made.dtype, made.shape, made.strides) == (expected.dtype, expected.shape, expected.strides)
+        assert made.base is None
