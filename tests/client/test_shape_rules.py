@@ -257,6 +257,51 @@ def convolution_arguments(draw, rank):
     return [draw.tensor(images, float32), draw.tensor(kernels, float32), bias, *form]
 
 
+def layer_arguments(draw, op, rule):
+    float32, rank = gradwire.float32, int(op[-2]) if rule == "pooling" else 2
+    if rule == "batch_norm":
+        channels = draw.number(1, 3)
+        x = draw.tensor([draw.number(1, 3), channels, *draw.sizes(int(draw.form * 3))], float32)
+        training = draw.form * 10 % 1 < 0.6
+        parameters = [
+            draw.tensor([channels if draw.random.random() < 0.95 else 4], float32, layout)
+            for layout in (*[draw.random.choice(("plain", "plain", "row", "leaf"))] * 2, "leaf", "leaf")
+        ]
+        if draw.form < 0.2:
+            parameters[:2] = None, None
+        return [x, *parameters, training, draw.random.choice((0.1, 0.5, 0.0)), draw.random.choice((1e-5, 1e-5, 0.0))]
+    if rule == "recurrent":
+        return recurrent_arguments(draw, op)
+    images = draw.tensor([draw.number(1, 2), draw.number(1, 2), *(draw.number(1, 7) for _ in range(rank))], float32)
+
+    def numbers(low, high):
+        one = draw.number(low, high)
+        return one if draw.form * 10 % 1 < 0.5 else [one, *(draw.number(low, high) for _ in range(rank - 1))]
+
+    if rule == "adaptive_pooling":
+        return [images, draw.random.choice((1, 1, 2, [1, 1], [1, 2], 0))]
+    steps = None if draw.form < 0.4 else numbers(0, 3)
+    gaps = [] if op.startswith("avg") else [numbers(0, 2)]
+    tail = [True, None] if op.startswith("avg") else [False]
+    return [images, numbers(0, 3), steps, numbers(-1, 2), *gaps, draw.form * 100 % 1 < 0.2, *tail]
+
+
+def recurrent_arguments(draw, op):
+    states, gates = (2, 4) if op == "lstm_layer" else (1, {"gru_layer": 3}.get(op, 1))
+    kind = draw.dtype if draw.dtype.is_floating_point else gradwire.float32
+    steps, batch, inner, width = (draw.number(1, 3) for _ in range(4))
+    sizes = sorted((draw.number(1, batch) for _ in range(steps)), reverse=draw.random.random() < 0.9)
+    packed = draw.form < 0.4
+    batch = sizes[0] if packed else batch
+    x = draw.tensor([sum(sizes), inner] if packed else [steps, batch, inner], kind)
+    wrong = draw.random.random() < 0.1
+    weights = [draw.tensor([gates * width + wrong, each], kind, "leaf") for each in (inner, width)]
+    biases = [draw.tensor([gates * width], kind, "leaf") if draw.form * 10 % 1 < 0.7 else None for _ in range(2)]
+    projection = [None] if op == "lstm_layer" else []
+    initial = [draw.tensor([batch, width], kind, "plain") for _ in range(states)]
+    return [x, *initial, *weights, *biases, *projection, sizes if packed else [], draw.form * 100 % 1 < 0.3]
+
+
 def further_arguments(draw, op, rule, x, sizes):
     float32, int64 = gradwire.float32, gradwire.int64
     if rule == "layer_norm":
@@ -267,6 +312,8 @@ def further_arguments(draw, op, rule, x, sizes):
         return [x, shape, *([draw.tensor(shape, float32, "leaf")] if draw.form < 0.6 else [])]
     if rule == "convolution":
         return convolution_arguments(draw, int(op[4]))
+    if rule in ("batch_norm", "pooling", "adaptive_pooling", "recurrent"):
+        return layer_arguments(draw, op, rule)
     if rule == "deviation":
         return [draw.tensor(sizes, float32), *([draw.dim()] if draw.form < 0.5 else [])]
     if rule == "detach":
@@ -297,6 +344,8 @@ def further_arguments(draw, op, rule, x, sizes):
 def form_of(op, args):
     if op in ("unbind", "split", "chunk"):
         return "tuple"
+    if op.endswith("_layer"):
+        return ("output", "h_n", "c_n")[: 3 if op == "lstm_layer" else 2]
     return ("values", "indices") if op in ("topk", "sort") or (op in ("max", "min") and len(args) > 1) else None
 
 

@@ -16,8 +16,9 @@ from gradwire_engine.ops.shape_rules import shape_rules
 _BY_SHAPE_RULE = {
     "floats": {
         "along", "convolution", "deviation", "dropout", "elementwise_loss", "layer_norm", "length", "linear", "matmul",
-        "pointwise", "reduction",
+        "pointwise", "pooling", "reduction",
     },
+    "full_precision": {"adaptive_pooling", "batch_norm", "recurrent"},
     "first": {
         "cat", "chunk", "creation_like", "detach", "diagonal", "drawn", "expand", "flatten", "getitem", "last_two",
         "like", "matrix_t", "narrow", "pad", "permute", "repeat", "reshape", "roll", "select", "setitem", "split",
@@ -60,6 +61,10 @@ _UNTOLD = {
 # `gradwire/_tensor/foretelling/nodes.py` has those for which the client needs the arguments.
 _NODES = {
     "T": "PermuteBackward0",
+    "adaptive_avg_pool2d": "MeanBackward1",
+    "avg_pool2d": "AvgPool2DBackward0",
+    "avg_pool3d": "AvgPool3DBackward0",
+    "batch_norm": "NativeBatchNormBackward0",
     "broadcast_to": "ExpandBackward0",
     "chunk": "SplitBackward0",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "ConvolutionBackward0"),
@@ -67,6 +72,8 @@ _NODES = {
     "flatten": "ViewBackward0",
     "layer_norm": "NativeLayerNormBackward0",
     "mT": "TransposeBackward0",
+    "max_pool2d": "MaxPool2DWithIndicesBackward0",
+    "max_pool3d": "MaxPool3DWithIndicesBackward0",
     "narrow": "SliceBackward0",
     "norm": "LinalgVectorNormBackward0",
     "pad": "ConstantPadNdBackward0",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gradwire._base.dtypes import float32
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.shape_rules import item_kinds
 
@@ -87,6 +88,17 @@ def _unweighted(name: str) -> _Naming:
     return node
 
 
+def _recurrent(args: tuple[Any, ...], named: _Named) -> str:
+    """A layer's steps: stacked, or joined if the sequences are packed."""
+    return "CatBackward0" if any(isinstance(each, (list, tuple)) and each for each in args) else "StackBackward0"
+
+
+def _lstm(args: tuple[Any, ...], named: _Named) -> str:
+    """An LSTM's steps: PyTorch computes those of float32 as one."""
+    node = _recurrent(args, named)
+    return "MkldnnRnnLayerBackward0" if node == "StackBackward0" and args[0]._spec.dtype is float32 else node
+
+
 #: Functions of the arguments by the names of ops.
 NODES: dict[str, _Naming] = {
     "binary_cross_entropy_with_logits": _unweighted("BinaryCrossEntropyWithLogitsBackward0"),
@@ -95,7 +107,9 @@ NODES: dict[str, _Naming] = {
     "clamp_max": _of_number("ClampMax", 0, 1),
     "clamp_min": _of_number("ClampMin", 0, 1),
     "getitem": _getitem,
+    "gru_layer": _recurrent,
     "linear": _linear,
+    "lstm_layer": _lstm,
     "masked_fill": lambda args, named: "MaskedFillBackward0",
     "matmul": _matmul,
     "max": _largest("Max"),
@@ -104,6 +118,7 @@ NODES: dict[str, _Naming] = {
     "mse_loss": _unweighted("MseLossBackward0"),
     "pow": _of_number("Pow", 0, 1),
     "prod": _numbered("Prod"),
+    "rnn_layer": _recurrent,
     "rsub": _of_number("Rsub", 1, 0),
     "squeeze": _squeeze,
     "sum": _numbered("Sum"),

@@ -46,12 +46,16 @@ from gradwire._tensor.shape_rules.elementwise import (
     triangle,
 )
 from gradwire._tensor.shape_rules.layers import (
+    adaptive_pooling,
+    batch_norm,
     class_loss,
     convolution,
     elementwise_loss,
     embedding,
     embedding_bag,
     layer_norm,
+    pooling,
+    recurrent,
 )
 from gradwire._tensor.shape_rules.sizes import Rule, Shapes
 from gradwire._tensor.shape_rules.views import (
@@ -87,5 +91,6 @@ RULES: dict[str, Rule] = {
         unsqueeze, squeeze, transpose, last_two, matrix_t, permute, unbind, split, chunk, diagonal, matmul, linear,
         stack, cat, index_select, gather, embedding, repeat, pad, topk, sort, roll, dropout, drawn, layer_norm,
         deviation, detach, copied, converted, elementwise_loss, class_loss, embedding_bag, convolution,
+        batch_norm, pooling, adaptive_pooling, recurrent,
     )
 }  # fmt: skip
