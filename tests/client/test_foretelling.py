@@ -15,7 +15,7 @@ from gradwire._tensor import call, ops
 from gradwire._tensor.foretelling import DTYPE_RULES
 from gradwire._tensor.foretelling.kinds import PARAMETER_KINDS
 from tests.client.test_shape_rules import DTYPES as DRAWN_DTYPES
-from tests.client.test_shape_rules import LAYOUTS, REFUSALS, Drawn, arguments, described, form_of
+from tests.client.test_shape_rules import LAYOUTS, REFUSALS, Drawn, arguments, described, form_of, operands
 
 
 @pytest.fixture
@@ -130,6 +130,20 @@ def test_foretold_results_are_as_the_server_describes_them(deferring, foretold, 
                 changed = [viewed(each) for each in changed]
             told += check(deferring, foretold, op, changed, kwargs)
     assert bool(told) is (op in ops.DTYPE_RULES)
+
+
+@pytest.mark.parametrize("op", [op for op, rule in sorted(ops.SHAPE_RULES.items()) if rule == "pointwise"])
+def test_elementwise_results_of_permuted_tensors_keep_the_order_in_memory(deferring, foretold, op):
+    for number in range(12):
+        draw = Drawn(op, number)
+        draw.layout, draw.rank = "transposed", 2 + number % 2
+        if number < 8:
+            draw.dtype = gradwire.float64 if number % 4 else gradwire.float32
+        sizes = [draw.number(2, 4) for _ in range(draw.rank)]
+        args = [draw.tensor(sizes, x.dtype) if isinstance(x, gradwire.Tensor) else x for x in operands(draw, op)]
+        if number % 3 == 0:
+            args = [x.permute(*range(draw.rank)[1:], 0) if isinstance(x, gradwire.Tensor) else x for x in args]
+        check(deferring, foretold, op, args, [])
 
 
 @pytest.fixture

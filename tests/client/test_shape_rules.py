@@ -4,6 +4,7 @@ A call that did not wait must have exactly the server's description, and must no
 """
 
 import inspect
+import math
 import random
 
 import pytest
@@ -126,6 +127,8 @@ def arguments(draw, op, rule):
         forms = [None, draw.dim(), [draw.dim()], [draw.dim(), draw.dim()]] if many else [None, draw.dim()]
         dim = forms[int(draw.form * len(forms))]
         keepdim = draw.form * 10 % 1 < 0.4
+        if rule == "extremum" and draw.form > 0.85:
+            return [x, draw.tensor([draw.random.choice((1, size, size, 3)) for size in sizes])]
         return (
             [x]
             if dim is None and (op == "prod" or not many)
@@ -151,6 +154,16 @@ def arguments(draw, op, rule):
         return [draw.number(-1, 4), draw.number(-1, 4)][: 1 + (draw.form < 0.5)]
     if rule == "permutation":
         return [draw.number(-1, 6)]
+    if rule in ("viewed_as", "expanded_as"):
+        x = draw.tensor([draw.random.choice((1, size)) for size in sizes])
+        wanted = [*draw.sizes(int(draw.form * 3)), *x.shape] if draw.random.random() < 0.5 else sizes
+        return [x, draw.tensor(wanted, gradwire.float32, draw.random.choice(("plain", "leaf")))]
+    if rule == "contiguous":
+        return [x]
+    if rule == "log_of_sums":
+        return [x, draw.dim(), draw.random.random() < 0.4]
+    if rule == "drawn_integers":
+        return [[x], [x, 0, None], [x, draw.number(), draw.number()]][int(draw.form * 3)]
     if rule == "getitem":
         if draw.form > 0.85:
             return [x, make_index(x, gradwire.zeros(draw.sizes(1), dtype=gradwire.int64))]
@@ -165,9 +178,14 @@ def arguments(draw, op, rule):
     if rule == "reshape":
         count = x.numel()
         pairs = [(a, count // a) for a in range(1, count + 1) if count % a == 0] or [(0, 3)]
+        pairs += [
+            (*sizes[:-2], math.prod(sizes[-2:])),
+            (2, sizes[0] // 2, *sizes[1:]),
+            (*sizes[:-1], sizes[-1] // 2, 2),
+        ]
         wanted = [*draw.random.choice(pairs)]
         if draw.random.random() < 0.5:
-            wanted[draw.number(0, 1)] = draw.random.choice((-1, 3))
+            wanted[draw.number(0, len(wanted) - 1)] = draw.random.choice((-1, 3))
         return [x, wanted]
     if rule == "flatten":
         return [x, draw.dim(), draw.dim()]
@@ -237,7 +255,9 @@ def arguments(draw, op, rule):
     if rule == "topk":
         return [x, draw.number(0, 4), draw.dim()]
     if rule == "roll":
-        return [x, draw.number(), draw.dim()]
+        if draw.form < 0.5:
+            return [x, draw.number(), draw.dim()]
+        return [x, [draw.number() for _ in range(1 + (draw.form < 0.75))], [draw.dim(), draw.dim()]]
     return further_arguments(draw, op, rule, x, sizes)
 
 
@@ -327,7 +347,8 @@ def further_arguments(draw, op, rule, x, sizes):
         other = [draw.random.choice((1, size, size, size)) for size in sizes]
         named = [None, None, None] if op == "binary_cross_entropy_with_logits" else [None, None]
         reduction = ("mean", "sum", "none", "mean")[int(draw.form * 4)]
-        return [x, draw.tensor(other, float32, "plain"), *named, reduction]
+        beta = [draw.random.choice((1.0, 1.0, 0.5, 0.0, -1.0))] if op == "smooth_l1_loss" else []
+        return [x, draw.tensor(other, float32, "plain"), *named, reduction, *beta]
     if rule == "class_loss":
         rows = draw.size()
         x = draw.tensor([rows, draw.number(1, 4)], float32)
@@ -346,7 +367,8 @@ def form_of(op, args):
         return "tuple"
     if op.endswith("_layer"):
         return ("output", "h_n", "c_n")[: 3 if op == "lstm_layer" else 2]
-    return ("values", "indices") if op in ("topk", "sort") or (op in ("max", "min") and len(args) > 1) else None
+    along = op in ("max", "min") and len(args) > 1 and not isinstance(args[1], gradwire.Tensor)
+    return ("values", "indices") if along or op in ("topk", "sort") else None
 
 
 def described(session, tensors):

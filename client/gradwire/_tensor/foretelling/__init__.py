@@ -24,7 +24,7 @@ _NO_NODE = "-"
 # View origins of the contract (ViewOrigin).
 _MULTIPLE, _NO_GRAD = 1, 2
 # Ops whose result may share an operand's memory although their rule tells of no view.
-_MAY_ALIAS = frozenset({"detach", "dropout", "to"})
+_MAY_ALIAS = frozenset({"detach"})
 #: Rule, node and kind of view of each op that has a dtype rule; filled when the ops' module is imported.
 DTYPE_RULES: dict[str, tuple[str, str, str]] = {}
 
@@ -51,11 +51,14 @@ def foretell(
     named = {name: value for name, value in kwargs if value is not None}
     if not all(map(_is_ordinary, specs)) or any(isinstance(value, (Handle, list, tuple)) for value in named.values()):
         return None
-    if (views or op.endswith("_") or op in _MAY_ALIAS) and any(spec.origin for spec in specs):
-        return None  # a view of such a view has its origin, and in-place changes may be refused
+    if (op.endswith("_") or op in _MAY_ALIAS) and any(spec.origin for spec in specs):
+        return None  # in-place changes of such a view may be refused
+    leaf = named.pop("requires_grad", False)
     dtypes = DTYPES[rule](specs, others, named, default)
     if dtypes is None:
         return None
+    if rule == "of_first":
+        del specs[1:]  # only the sizes of the other tensor count
     recorded = recording and any(spec.requires_grad for spec in specs)
     if recorded and not node:
         name = NODES.get(op.removesuffix("_"))
@@ -64,7 +67,6 @@ def foretell(
         return _written(args, specs, node if recorded else None, dtypes[0])
     if str(named.pop("device", "cpu")) != "cpu":
         return None
-    leaf = named.pop("requires_grad", False)
     if leaf and (recorded or not all(kind.is_floating_point for kind in dtypes)):
         return None
     if named and set(named) != {"dtype"} and not _are_numbers(named.values()):
@@ -76,7 +78,7 @@ def foretell(
         if flows and not node:
             return None
         many = views == "many"
-        origin = 0 if not views else _NO_GRAD if not recording else _MULTIPLE if many else 0
+        origin = 0 if not views else _NO_GRAD if not recording else _MULTIPLE if many else specs[0].origin
         made.append(
             intern(
                 kind,

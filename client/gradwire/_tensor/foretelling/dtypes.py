@@ -119,6 +119,17 @@ def _sums(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], d
     return None if "dtype" in named or any(isinstance(one, dtype) for one in others) else (int64,)
 
 
+def _of_first(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
+    """The first tensor's dtype, whatever that of others."""
+    return (specs[0].dtype,) if specs and not others and not named else None
+
+
+def _ranged(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
+    """arange of integers: the dtype that is given, or int64."""
+    kind = named.get("dtype", int64)
+    return (kind,) if isinstance(kind, dtype) and not any(isinstance(one, dtype) for one in others) else None
+
+
 def _whole(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
     """Indices and counts."""
     if "dtype" in named or any(isinstance(one, dtype) for one in others):
@@ -127,7 +138,9 @@ def _whole(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], 
 
 
 def _ordered(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
-    """Values of one tensor, and their indices."""
+    """Values of one tensor, and their indices; or the larger or smaller values of two."""
+    if len(specs) == 2 and specs[0].dtype is specs[1].dtype is not bool_dtype:
+        return (specs[0].dtype,)
     return (specs[0].dtype, int64) if len(specs) == 1 and specs[0].dtype is not bool_dtype else None
 
 
@@ -145,6 +158,8 @@ DTYPES: dict[str, DtypeRule] = {
     "chosen": _chosen,
     "copied": _copied,
     "masked": _masked,
+    "of_first": _of_first,
+    "ranged": _ranged,
     "sums": _sums,
     "whole": _whole,
     "ordered": _ordered,

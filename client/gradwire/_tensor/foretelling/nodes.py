@@ -27,9 +27,11 @@ def _numbered(name: str) -> _Naming:
 
 
 def _largest(name: str) -> _Naming:
-    """max and min: of all elements, or along a dimension."""
+    """max and min: of all elements, along a dimension, or of two tensors."""
 
     def node(args: tuple[Any, ...], named: _Named) -> str:
+        if len(args) > 1 and isinstance(args[1], Handle):
+            return f"{name}imumBackward0"
         whole = (len(args) < 2 or args[1] is None) and named.get("dim") is None
         return f"{name}Backward{1 if whole else 0}"
 
@@ -52,7 +54,7 @@ def _linear(args: tuple[Any, ...], named: _Named) -> str:
     rank = len(args[0]._spec.shape)
     if rank == 2:
         return "AddmmBackward0" if biased else "MmBackward0"
-    return "" if rank < 2 else "ViewBackward0" if biased else "UnsafeViewBackward0"
+    return "ViewBackward0" if biased else "" if rank < 2 else "UnsafeViewBackward0"
 
 
 def _matmul(args: tuple[Any, ...], named: _Named) -> str:
@@ -77,6 +79,11 @@ def _getitem(args: tuple[Any, ...], named: _Named) -> str:
         return ""
     last = shown[-1]
     return "UnsqueezeBackward0" if last is None else "SliceBackward0" if type(last) is slice else "SelectBackward0"
+
+
+def _reshape(args: tuple[Any, ...], named: _Named) -> str:
+    """A view with other sizes."""
+    return "ReshapeAliasBackward0" if args[0]._spec.strides else "ViewBackward0"
 
 
 def _unweighted(name: str) -> _Naming:
@@ -108,6 +115,7 @@ NODES: dict[str, _Naming] = {
     "clamp_min": _of_number("ClampMin", 0, 1),
     "getitem": _getitem,
     "gru_layer": _recurrent,
+    "flatten": _reshape,
     "linear": _linear,
     "lstm_layer": _lstm,
     "masked_fill": lambda args, named: "MaskedFillBackward0",
@@ -118,6 +126,7 @@ NODES: dict[str, _Naming] = {
     "mse_loss": _unweighted("MseLossBackward0"),
     "pow": _of_number("Pow", 0, 1),
     "prod": _numbered("Prod"),
+    "reshape": _reshape,
     "rnn_layer": _recurrent,
     "rsub": _of_number("Rsub", 1, 0),
     "squeeze": _squeeze,

@@ -37,10 +37,12 @@ from gradwire._tensor.shape_rules.elementwise import (
     copied,
     deviation,
     drawn,
+    drawn_integers,
     dropout,
     extremum,
     length,
     like,
+    log_of_sums,
     pointwise,
     reduction,
     triangle,
@@ -60,9 +62,11 @@ from gradwire._tensor.shape_rules.layers import (
 from gradwire._tensor.shape_rules.sizes import Rule, Shapes
 from gradwire._tensor.shape_rules.views import (
     chunk,
+    contiguous,
     detach,
     diagonal,
     expand,
+    expanded_as,
     flatten,
     getitem,
     item_kinds,
@@ -78,6 +82,7 @@ from gradwire._tensor.shape_rules.views import (
     transpose,
     unbind,
     unsqueeze,
+    viewed_as,
 )
 
 __all__ = ["RULES", "Rule", "Shapes", "item_kinds"]
@@ -91,6 +96,7 @@ RULES: dict[str, Rule] = {
         unsqueeze, squeeze, transpose, last_two, matrix_t, permute, unbind, split, chunk, diagonal, matmul, linear,
         stack, cat, index_select, gather, embedding, repeat, pad, topk, sort, roll, dropout, drawn, layer_norm,
         deviation, detach, copied, converted, elementwise_loss, class_loss, embedding_bag, convolution,
-        batch_norm, pooling, adaptive_pooling, recurrent,
+        batch_norm, pooling, adaptive_pooling, recurrent, contiguous, viewed_as, expanded_as, log_of_sums,
+        drawn_integers,
     )
 }  # fmt: skip

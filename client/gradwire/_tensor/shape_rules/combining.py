@@ -45,7 +45,7 @@ def linear(op: str, input: Any, weight: Any = None, bias: Any = None, *args: Any
     shape, rows = input._spec.shape, weight._spec.shape
     if not shape or len(rows) != 2 or shape[-1] != rows[1] or 0 in shape or 0 in rows:
         return None
-    if input._spec.strides or weight._spec.strides:
+    if weight._spec.strides or (input._spec.strides and (len(shape) != 2 or not _is_matrix(input._spec))):
         return None
     if bias is not None and (not isinstance(bias, Handle) or bias._spec.shape != rows[:1]):
         return None
@@ -162,5 +162,9 @@ def roll(op: str, input: Any, shifts: Any = None, dims: Any = (), *args: Any, **
     if isinstance(shifts, (list, tuple)) != isinstance(dims, (list, tuple)):
         return None
     if isinstance(dims, (list, tuple)):
-        return None
+        rank = len(input._spec.shape) if isinstance(input, Handle) else 0
+        places = {dim_of(dim, rank) for dim in dims}
+        if not dims or -1 in places or len(places) != len(dims) or len(shifts) != len(dims):
+            return None
+        return along(op, input, dims[0])
     return along(op, input, dims)

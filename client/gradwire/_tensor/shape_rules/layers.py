@@ -219,6 +219,8 @@ def elementwise_loss(
     **named: Any,
 ) -> Shapes:
     """Losses of two tensors of one shape, with a mean or a sum; without weights."""
+    if op == "smooth_l1_loss" and (type(reduction) not in (int, float) or not 0 < reduction < 1 << 15):
+        return None  # that is beta
     if op != "binary_cross_entropy_with_logits":
         weight, size_average, reduce, reduction = (None, weight, size_average, reduce)
     if not isinstance(input, Handle) or not isinstance(target, Handle):
