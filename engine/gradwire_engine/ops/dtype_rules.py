@@ -15,16 +15,14 @@ from gradwire_engine.ops.shape_rules import shape_rules
 # Dtype rules by shape rule.
 _BY_SHAPE_RULE = {
     "floats": {
-        "along", "convolution", "deviation", "dropout", "elementwise_loss", "layer_norm", "length", "linear", "log_of_sums",
-        "matmul",
-        "pointwise", "pooling", "reduction",
+        "along", "convolution", "deviation", "dropout", "elementwise_loss", "layer_norm", "length", "linear",
+        "log_of_sums", "matmul", "pointwise", "pooling", "reduction",
     },
     "full_precision": {"adaptive_pooling", "batch_norm", "recurrent"},
     "first": {
-        "cat", "chunk", "contiguous", "creation_like", "detach", "diagonal", "drawn", "drawn_integers", "expand", "flatten", "getitem", "last_two",
-        "like", "matrix_t", "narrow", "pad", "permute", "repeat", "reshape", "roll", "select", "setitem", "split",
-        "squeeze", "stack", "transpose", "triangle", "unbind",
-        "unsqueeze",
+        "cat", "chunk", "contiguous", "creation_like", "detach", "diagonal", "drawn", "drawn_integers", "expand",
+        "flatten", "getitem", "last_two", "like", "matrix_t", "narrow", "pad", "permute", "repeat", "reshape", "roll",
+        "select", "setitem", "split", "squeeze", "stack", "transpose", "triangle", "unbind", "unsqueeze",
     },
     "copied": {"copied"},
     "given": {"converted", "creation", "identity", "steps"},
