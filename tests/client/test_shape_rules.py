@@ -147,6 +147,8 @@ def arguments(draw, op, rule):
     if rule == "random_integers":
         return [draw.number(0, 3), draw.number(0, 6), sizes]
     if rule == "number_range":
+        if draw.form < 0.3:
+            return [draw.number() / 2, draw.number() * 1.1, draw.random.choice((1, 0.3, 0.1, -0.5))]
         return [draw.number(), draw.number(), draw.number(-2, 3)]
     if rule == "steps":
         return [draw.number(), draw.number() / 2, draw.number(-1, 5)]
@@ -158,6 +160,11 @@ def arguments(draw, op, rule):
         x = draw.tensor([draw.random.choice((1, size)) for size in sizes])
         wanted = [*draw.sizes(int(draw.form * 3)), *x.shape] if draw.random.random() < 0.5 else sizes
         return [x, draw.tensor(wanted, gradwire.float32, draw.random.choice(("plain", "leaf")))]
+    if rule in ("dot", "all_close"):
+        sizes = sizes if draw.random.random() < 0.2 and rule == "dot" else sizes[:1]
+        tolerances = [0.1, draw.random.choice((0.0, 1e-3, -1.0)), draw.form < 0.5] if rule == "all_close" else []
+        x = draw.tensor(sizes, gradwire.float32)
+        return [x, draw.tensor(sizes if draw.random.random() < 0.8 else [3], gradwire.float32, "plain"), *tolerances]
     if rule == "contiguous":
         return [x]
     if rule == "log_of_sums":
@@ -277,6 +284,14 @@ def convolution_arguments(draw, rank):
     return [draw.tensor(images, float32), draw.tensor(kernels, float32), bias, *form]
 
 
+def transposed_arguments(draw, rank):
+    x, kernel, bias, steps, pads, gaps, groups = convolution_arguments(draw, rank)
+    channels = x.shape[1] if draw.random.random() < 0.9 else 3
+    weight = draw.tensor([channels, draw.number(1, 2), *kernel.shape[2:]], gradwire.float32)
+    bias = None if bias is None else draw.tensor([weight.shape[1] * groups], gradwire.float32)
+    return [x, weight, bias, steps, pads, draw.number(0, 1), groups, gaps]
+
+
 def layer_arguments(draw, op, rule):
     float32, rank = gradwire.float32, int(op[-2]) if rule == "pooling" else 2
     if rule == "batch_norm":
@@ -330,6 +345,8 @@ def further_arguments(draw, op, rule, x, sizes):
         if draw.random.random() < 0.3:
             shape[-1] = draw.size()
         return [x, shape, *([draw.tensor(shape, float32, "leaf")] if draw.form < 0.6 else [])]
+    if rule == "transposed_convolution":
+        return transposed_arguments(draw, int(op[-2]))
     if rule == "convolution":
         return convolution_arguments(draw, int(op[4]))
     if rule in ("batch_norm", "pooling", "adaptive_pooling", "recurrent"):

@@ -15,7 +15,7 @@ from gradwire_engine.ops.shape_rules import shape_rules
 # Dtype rules by shape rule.
 _BY_SHAPE_RULE = {
     "floats": {
-        "along", "convolution", "deviation", "dropout", "elementwise_loss", "layer_norm", "length", "linear",
+        "along", "convolution", "deviation", "dot", "dropout", "elementwise_loss", "transposed_convolution", "layer_norm", "length", "linear",
         "log_of_sums", "matmul", "pointwise", "pooling", "reduction",
     },
     "full_precision": {"adaptive_pooling", "batch_norm", "recurrent"},
@@ -24,6 +24,7 @@ _BY_SHAPE_RULE = {
         "flatten", "getitem", "last_two", "like", "matrix_t", "narrow", "pad", "permute", "repeat", "reshape", "roll",
         "select", "setitem", "split", "squeeze", "stack", "transpose", "triangle", "unbind", "unsqueeze",
     },
+    "close": {"all_close"},
     "copied": {"copied"},
     "given": {"converted", "creation", "identity", "steps"},
     "of_first": {"expanded_as", "viewed_as"},
@@ -68,6 +69,7 @@ _NODES = {
     "broadcast_to": "ExpandBackward0",
     "chunk": "SplitBackward0",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "ConvolutionBackward0"),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), "ConvolutionBackward0"),
     "contiguous": "CloneBackward0",
     "div": "DivBackward0",
     "expand_as": "ExpandBackward0",

@@ -69,6 +69,8 @@ def foretell(
         return None
     if leaf and (recorded or not all(kind.is_floating_point for kind in dtypes)):
         return None
+    if named.get("approximate") in ("none", "tanh"):
+        del named["approximate"]  # of gelu
     if named and set(named) != {"dtype"} and not _are_numbers(named.values()):
         return None
     made = []

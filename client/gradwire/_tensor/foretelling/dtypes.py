@@ -75,6 +75,12 @@ def _numbers_fit(others: Sequence[Any], kind: Any) -> bool:
     return kind.is_floating_point or not any(type(one) is float for one in others)
 
 
+def _close(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
+    """Whether floating tensors of one dtype are close: a truth value."""
+    kinds = _full_precision(specs, others, named, default)
+    return None if kinds is None else (bool_dtype,)
+
+
 def _given(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
     """The dtype that is given. That of a new tensor is the default one otherwise."""
     kinds = [one for one in (*others, named.get("dtype")) if isinstance(one, dtype)]
@@ -125,8 +131,8 @@ def _of_first(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any
 
 
 def _ranged(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
-    """arange of integers: the dtype that is given, or int64."""
-    kind = named.get("dtype", int64)
+    """arange: the dtype that is given, or int64 for integers."""
+    kind = named.get("dtype", default if any(type(one) is float for one in others) else int64)
     return (kind,) if isinstance(kind, dtype) and not any(isinstance(one, dtype) for one in others) else None
 
 
@@ -156,6 +162,7 @@ DTYPES: dict[str, DtypeRule] = {
     "filled": _filled,
     "drawn": _drawn,
     "chosen": _chosen,
+    "close": _close,
     "copied": _copied,
     "masked": _masked,
     "of_first": _of_first,

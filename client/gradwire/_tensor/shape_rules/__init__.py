@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from gradwire._tensor.shape_rules.combining import (
     cat,
+    dot,
     gather,
     index_select,
     linear,
@@ -32,6 +33,7 @@ from gradwire._tensor.shape_rules.creation import (
     steps,
 )
 from gradwire._tensor.shape_rules.elementwise import (
+    all_close,
     along,
     converted,
     copied,
@@ -58,6 +60,7 @@ from gradwire._tensor.shape_rules.layers import (
     layer_norm,
     pooling,
     recurrent,
+    transposed_convolution,
 )
 from gradwire._tensor.shape_rules.sizes import Rule, Shapes
 from gradwire._tensor.shape_rules.views import (
@@ -97,6 +100,6 @@ RULES: dict[str, Rule] = {
         stack, cat, index_select, gather, embedding, repeat, pad, topk, sort, roll, dropout, drawn, layer_norm,
         deviation, detach, copied, converted, elementwise_loss, class_loss, embedding_bag, convolution,
         batch_norm, pooling, adaptive_pooling, recurrent, contiguous, viewed_as, expanded_as, log_of_sums,
-        drawn_integers,
+        drawn_integers, transposed_convolution, dot, all_close,
     )
 }  # fmt: skip

@@ -52,6 +52,14 @@ def linear(op: str, input: Any, weight: Any = None, bias: Any = None, *args: Any
     return dense((*shape[:-1], rows[0]))
 
 
+def dot(op: str, input: Any, tensor: Any = None, *args: Any, **named: Any) -> Shapes:
+    """dot of two vectors of one size."""
+    if not isinstance(input, Handle) or not isinstance(tensor, Handle) or args or named:
+        return None
+    shape = input._spec.shape
+    return (((), ()),) if len(shape) == 1 and 0 not in shape and shape == tensor._spec.shape else None
+
+
 def stack(op: str, tensors: Any, dim: Any = 0, *args: Any, **named: Any) -> Shapes:
     """stack of contiguous tensors of one shape."""
     specs = _contiguous(tensors)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gradwire._base.dtypes import float32, float64, int32, int64
@@ -43,8 +44,12 @@ def random_integers(op: str, low: Any = None, high: Any = None, size: Any = None
 
 
 def number_range(op: str, start: Any = None, end: Any = None, step: Any = None, *args: Any, **named: Any) -> Shapes:
-    """arange of integers, which the dtype holds."""
+    """arange of integers, which the dtype holds, or of other numbers without a dtype."""
     kind = named.get("dtype")
+    numbers = start, end, step
+    if kind is None and float in map(type, numbers) and all(type(each) in (int, float) for each in numbers):
+        usual = all(0 <= abs(each) < 1 << 15 for each in numbers) and step > 1e-6 and end >= start
+        return dense((math.ceil((end - start) / step),)) if usual else None
     if not type(start) is type(end) is type(step) is int or not step or kind not in (None, *_RANGED):
         return None
     most = 1 << (53 if kind in (None, int64) else 24)

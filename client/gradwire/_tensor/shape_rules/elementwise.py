@@ -49,6 +49,8 @@ def pointwise(op: str, *args: Any, **named: Any) -> Shapes:
         return written(tensors, sizes)
     if all(map(is_row_major, specs)):
         return dense(sizes)
+    if 1 not in sizes and not specs[0].strides and all(spec.shape == sizes for spec in specs):
+        return dense(sizes)
     return _permuted(specs) if name not in _ROW_MAJOR else None
 
 
@@ -163,6 +165,17 @@ def extremum(op: str, input: Any, dim: Any = None, keepdim: Any = False, *args: 
         return None
     made = reduction(op, input, dim, keepdim)
     return made if made is None or dim is None else made * 2
+
+
+def all_close(
+    op: str, input: Any, other: Any = None, rtol: Any = 1e-5, atol: Any = 1e-8, *args: Any, **named: Any
+) -> Shapes:
+    """allclose of tensors that broadcast."""
+    if not isinstance(input, Handle) or not isinstance(other, Handle):
+        return None
+    if any(type(each) is not float or not 0 <= each <= 1 for each in (rtol, atol)):
+        return None
+    return None if broadcast([input._spec.shape, other._spec.shape]) is None else (((), ()),)
 
 
 def dropout(op: str, input: Any, p: Any = 0.5, training: Any = True, *args: Any, **named: Any) -> Shapes:

@@ -203,6 +203,45 @@ def convolution(
     return dense((images[0], kernels[0], *[room // step + 1 for room, step in zip(free, steps, strict=True)]))
 
 
+def transposed_convolution(
+    op: str,
+    input: Any,
+    weight: Any = None,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: Any = 1,
+    dilation: Any = 1,
+    *args: Any,
+    **named: Any,
+) -> Shapes:
+    """conv_transpose1d, conv_transpose2d and conv_transpose3d of a batch, padded by less than a stride."""
+    if not isinstance(input, Handle) or not isinstance(weight, Handle) or args or named:
+        return None
+    images, kernels = input._spec.shape, weight._spec.shape
+    rank = int(op[len("conv_transpose")])
+    if not len(images) == len(kernels) == rank + 2 or 0 in (*images, *kernels):
+        return None
+    if input._spec.strides or weight._spec.strides or not input._spec.dtype.is_floating_point:
+        return None
+    if type(groups) is not int or groups < 1 or kernels[0] % groups or images[1] != kernels[0]:
+        return None
+    channels = kernels[1] * groups
+    if bias is not None and (not isinstance(bias, Handle) or tuple(bias._spec.shape) != (channels,)):
+        return None
+    steps, pads, gaps, extra = (_per_dimension(each, rank) for each in (stride, padding, dilation, output_padding))
+    if not (steps and pads and gaps and extra) or min(steps) < 1 or min(*pads, *extra) < 0 or min(gaps) < 1:
+        return None
+    if any(more >= step for more, step in zip(extra, steps, strict=True)):
+        return None
+    sizes = [
+        (size - 1) * step - 2 * pad + gap * (kernel - 1) + 1 + more
+        for size, step, pad, gap, kernel, more in zip(images[2:], steps, pads, gaps, kernels[2:], extra, strict=True)
+    ]
+    return dense((images[0], channels, *sizes)) if min(sizes) > 0 else None
+
+
 def _is_reduced(reduction: Any, old: tuple[Any, ...]) -> bool:
     return type(reduction) is str and reduction in ("mean", "sum") and all(each is None for each in old)
 
