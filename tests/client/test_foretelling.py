@@ -304,6 +304,21 @@ def test_seeds_are_not_waited_for_and_each_is_its_own(deferring, waits):
     assert gradwire.initial_seed() == 1
 
 
+def test_views_and_copies_of_the_same_kinds_of_tensors_are_told_apart(deferring, waits):
+    x = gradwire.ones(4, 6, requires_grad=True)
+    made = []
+    for _ in range(2):
+        made += [
+            x[:, :4].reshape(2, 2, 4),
+            x.t().reshape(2, 2, 6),
+            x[:, :4].flatten(),
+            x.t().detach(),
+            x.t().contiguous(),
+        ]
+    assert waits == []
+    assert compared(deferring, *made)
+
+
 def test_results_of_views_made_without_grad_are_foretold(deferring, waits):
     with gradwire.no_grad():
         x, weight = gradwire.ones(4, 3)[1:3], gradwire.ones(6, 3)[:2]

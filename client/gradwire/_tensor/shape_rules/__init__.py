@@ -64,6 +64,7 @@ from gradwire._tensor.shape_rules.layers import (
 )
 from gradwire._tensor.shape_rules.sizes import Rule, Shapes
 from gradwire._tensor.shape_rules.views import (
+    MAY_COPY,
     chunk,
     contiguous,
     detach,
@@ -88,7 +89,7 @@ from gradwire._tensor.shape_rules.views import (
     viewed_as,
 )
 
-__all__ = ["RULES", "Rule", "Shapes", "item_kinds"]
+__all__ = ["MAY_COPY", "RULES", "Rule", "Shapes", "item_kinds"]
 
 #: Rules by name.
 RULES: dict[str, Rule] = {

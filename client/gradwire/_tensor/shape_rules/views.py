@@ -24,6 +24,9 @@ from gradwire._tensor.shape_rules.sizes import (
     view_of,
 )
 
+#: Ops whose results are views where the operand's strides allow one, and copies otherwise.
+MAY_COPY = frozenset({"flatten", "reshape"})
+
 
 def indexed(spec: Spec, index: Any) -> tuple[list[int], list[int]] | None:
     """Sizes and strides of the view x[index], of integers, slices, None and Ellipsis; None if there may be none."""
@@ -140,7 +143,10 @@ def narrow(
 
 
 def reshape(op: str, input: Any, shape: Any = None, *args: Any, **named: Any) -> Shapes:
-    """view(size) and reshape(shape): a view. Of other strides than a view has it is refused, or a copy."""
+    """view(size) and reshape(shape): a view. Where the strides allow none, reshape copies; the copy is contiguous.
+
+    A view of a tensor that is not contiguous is not contiguous either, so the strides tell which it is.
+    """
     if not isinstance(input, Handle):
         return None
     sizes = list(shape) if isinstance(shape, (list, tuple)) else [shape]
@@ -156,14 +162,16 @@ def reshape(op: str, input: Any, shape: Any = None, *args: Any, **named: Any) ->
         return None
     if not input._spec.strides:
         return ((tuple(sizes), ()),)
+    if 1 in input._spec.shape or 1 in sizes or not sizes:
+        return None  # whether the strides of such dimensions allow a view is not followed
     steps = _regrouped(input._spec, sizes)
-    return None if steps is None else strided(sizes, steps)
+    if steps is not None:
+        return strided(sizes, steps)
+    return None if op.startswith("view") else dense(sizes)
 
 
 def _regrouped(spec: Spec, sizes: Sequence[int]) -> list[int] | None:
     """Strides of a view with these sizes, without such of 1; None if there is none."""
-    if 1 in spec.shape or 1 in sizes or not sizes:
-        return None
     steps: list[int] = []
     left = list(sizes)
     run, stride = 1, spec.strides[-1]
