@@ -304,6 +304,13 @@ def test_seeds_are_not_waited_for_and_each_is_its_own(deferring, waits):
     assert gradwire.initial_seed() == 1
 
 
+def test_products_of_batches_that_broadcast_are_described_as_by_the_server(deferring):
+    x = gradwire.ones(4, 3, 2, requires_grad=True)
+    made = [one @ x for one in (gradwire.ones(4, 6, 3), gradwire.ones(1, 6, 3), gradwire.ones(1, 1, 6, 3))]
+    made += [x.mT @ gradwire.ones(batch, 3, 5) for batch in (4, 1)]
+    assert compared(deferring, *made)
+
+
 def test_views_and_copies_of_the_same_kinds_of_tensors_are_told_apart(deferring, waits):
     x = gradwire.ones(4, 6, requires_grad=True)
     made = []

@@ -26,6 +26,8 @@ def matmul(op: str, input: Any, other: Any = None, *args: Any, **named: Any) -> 
     batch = broadcast((one.shape[:-2], two.shape[:-2]))
     if batch is None or (op == "bmm" and one.shape[0] != two.shape[0]):
         return None
+    if min(ranks) > 2 and one.shape[:-2] != two.shape[:-2] and (one.requires_grad or two.requires_grad):
+        return None  # the node depends on which batch is expanded
     return dense((*batch, *one.shape[:-1][-1:], *(two.shape[-1:] if len(two.shape) > 1 else ())))
 
 
