@@ -15,7 +15,7 @@ from gradwire._tensor import call, ops
 from gradwire._tensor.foretelling import DTYPE_RULES
 from gradwire._tensor.foretelling.kinds import PARAMETER_KINDS
 from tests.client.test_shape_rules import DTYPES as DRAWN_DTYPES
-from tests.client.test_shape_rules import LAYOUTS, REFUSALS, Drawn, arguments, described, form_of
+from tests.client.test_shape_rules import LAYOUTS, REFUSALS, Drawn, arguments, described, form_of, operands
 
 
 @pytest.fixture
@@ -130,6 +130,22 @@ def test_foretold_results_are_as_the_server_describes_them(deferring, foretold, 
                 changed = [viewed(each) for each in changed]
             told += check(deferring, foretold, op, changed, kwargs)
     assert bool(told) is (op in ops.DTYPE_RULES)
+
+
+@pytest.mark.parametrize("op", [op for op, rule in sorted(ops.SHAPE_RULES.items()) if rule == "pointwise"])
+def test_elementwise_results_of_permuted_tensors_keep_the_order_in_memory(deferring, foretold, op):
+    for number in range(12):
+        draw = Drawn(op, number)
+        draw.layout, draw.rank = "transposed", 2 + number % 2
+        if number < 8:
+            draw.dtype = gradwire.float64 if number % 4 else gradwire.float32
+        sizes = [draw.number(2, 4) for _ in range(draw.rank)]
+        args = [draw.tensor(sizes, x.dtype) if isinstance(x, gradwire.Tensor) else x for x in operands(draw, op)]
+        if number % 3 == 0:
+            args = [x.permute(*range(draw.rank)[1:], 0) if isinstance(x, gradwire.Tensor) else x for x in args]
+        check(deferring, foretold, op, args, [])
+        args = [draw.tensor(x.shape, x.dtype, "plain") if x is args[0] else x for x in args]
+        check(deferring, foretold, op, args, [])
 
 
 @pytest.fixture
@@ -286,6 +302,28 @@ def test_seeds_are_not_waited_for_and_each_is_its_own(deferring, waits):
     assert waits == []
     assert drawn[0].tolist() == drawn[2].tolist() != drawn[1].tolist()
     assert gradwire.initial_seed() == 1
+
+
+def test_products_of_batches_that_broadcast_are_described_as_by_the_server(deferring):
+    x = gradwire.ones(4, 3, 2, requires_grad=True)
+    made = [one @ x for one in (gradwire.ones(4, 6, 3), gradwire.ones(1, 6, 3), gradwire.ones(1, 1, 6, 3))]
+    made += [x.mT @ gradwire.ones(batch, 3, 5) for batch in (4, 1)]
+    assert compared(deferring, *made)
+
+
+def test_views_and_copies_of_the_same_kinds_of_tensors_are_told_apart(deferring, waits):
+    x = gradwire.ones(4, 6, requires_grad=True)
+    made = []
+    for _ in range(2):
+        made += [
+            x[:, :4].reshape(2, 2, 4),
+            x.t().reshape(2, 2, 6),
+            x[:, :4].flatten(),
+            x.t().detach(),
+            x.t().contiguous(),
+        ]
+    assert waits == []
+    assert compared(deferring, *made)
 
 
 def test_results_of_views_made_without_grad_are_foretold(deferring, waits):

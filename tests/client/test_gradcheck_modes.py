@@ -45,3 +45,38 @@ def test_given_gradients_that_require_none_are_not_checked() -> None:
     rough = gw.rand(3)  # float32: differences of it would be too rough
     assert gradgradcheck(gw.sin, (x,), rough)
     assert not rough.requires_grad
+
+
+def test_all_columns_of_a_jacobian_are_read_at_once(deferring: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads = []
+    wait = deferring.wait
+
+    def watched(command: Any, *args: Any) -> Any:
+        reads.extend([1] * (command.WhichOneof("command") == "read"))
+        return wait(command, *args)
+
+    monkeypatch.setattr(deferring, "wait", watched)
+    counts = []
+    for size in (2, 20):
+        reads.clear()
+        assert gradcheck(lambda x: x.sin() * x, (gw.rand(size, dtype=gw.float64, requires_grad=True),))
+        counts.append(len(reads))
+    assert counts[0] == counts[1] > 0
+
+
+@pytest.mark.usefixtures("session")
+def test_gradients_in_a_buffer_that_each_backward_writes_are_compared_one_by_one() -> None:
+    buffer = gw.zeros(3, dtype=gw.float64)
+
+    class Buffered(Function):
+        @staticmethod
+        def forward(ctx: Any, x: gw.Tensor) -> gw.Tensor:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, grad: gw.Tensor) -> Any:
+            return buffer.copy_(grad * 2)
+
+    x = gw.rand(3, dtype=gw.float64, requires_grad=True)
+    assert gradcheck(Buffered.apply, (x,))
+    assert gradcheck(lambda x: x, (x,))

@@ -9,6 +9,20 @@ pytestmark = pytest.mark.usefixtures("session")
 RNG = np.random.default_rng(0)  # conftest.py seeds it anew for each test
 
 IMAGES, VOLUMES = (2, 3, 4, 5), (2, 3, 4, 5, 6)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_padded_transposed_convolutions_without_a_bias_are_contiguous(groups):
+    values = RNG.normal(size=(2, 4, 3, 3)), RNG.normal(size=(4, 2, 3, 3))
+
+    def flat(t):
+        x, weight = (t.tensor(each.tolist(), dtype=t.float64) for each in values)
+        made = t.nn.functional.conv_transpose2d(x, weight, None, 2, 1, 0, groups, 1)
+        return made.view(2, -1), made.stride(), made.storage_offset()
+
+    agree(flat)
+
+
 NUMBERS = {
     "contiguous": lambda t, x, last: x.contiguous(memory_format=last),
     "clone": lambda t, x, last: t.clone(x, memory_format=last),

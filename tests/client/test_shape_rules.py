@@ -4,6 +4,7 @@ A call that did not wait must have exactly the server's description, and must no
 """
 
 import inspect
+import math
 import random
 
 import pytest
@@ -126,6 +127,8 @@ def arguments(draw, op, rule):
         forms = [None, draw.dim(), [draw.dim()], [draw.dim(), draw.dim()]] if many else [None, draw.dim()]
         dim = forms[int(draw.form * len(forms))]
         keepdim = draw.form * 10 % 1 < 0.4
+        if rule == "extremum" and draw.form > 0.85:
+            return [x, draw.tensor([draw.random.choice((1, size, size, 3)) for size in sizes])]
         return (
             [x]
             if dim is None and (op == "prod" or not many)
@@ -144,6 +147,8 @@ def arguments(draw, op, rule):
     if rule == "random_integers":
         return [draw.number(0, 3), draw.number(0, 6), sizes]
     if rule == "number_range":
+        if draw.form < 0.3:
+            return [draw.number() / 2, draw.number() * 1.1, draw.random.choice((1, 0.3, 0.1, -0.5))]
         return [draw.number(), draw.number(), draw.number(-2, 3)]
     if rule == "steps":
         return [draw.number(), draw.number() / 2, draw.number(-1, 5)]
@@ -151,6 +156,21 @@ def arguments(draw, op, rule):
         return [draw.number(-1, 4), draw.number(-1, 4)][: 1 + (draw.form < 0.5)]
     if rule == "permutation":
         return [draw.number(-1, 6)]
+    if rule in ("viewed_as", "expanded_as"):
+        x = draw.tensor([draw.random.choice((1, size)) for size in sizes])
+        wanted = [*draw.sizes(int(draw.form * 3)), *x.shape] if draw.random.random() < 0.5 else sizes
+        return [x, draw.tensor(wanted, gradwire.float32, draw.random.choice(("plain", "leaf")))]
+    if rule in ("dot", "all_close"):
+        sizes = sizes if draw.random.random() < 0.2 and rule == "dot" else sizes[:1]
+        tolerances = [0.1, draw.random.choice((0.0, 1e-3, -1.0)), draw.form < 0.5] if rule == "all_close" else []
+        x = draw.tensor(sizes, gradwire.float32)
+        return [x, draw.tensor(sizes if draw.random.random() < 0.8 else [3], gradwire.float32, "plain"), *tolerances]
+    if rule == "contiguous":
+        return [x]
+    if rule == "log_of_sums":
+        return [x, draw.dim(), draw.random.random() < 0.4]
+    if rule == "drawn_integers":
+        return [[x], [x, 0, None], [x, draw.number(), draw.number()]][int(draw.form * 3)]
     if rule == "getitem":
         if draw.form > 0.85:
             return [x, make_index(x, gradwire.zeros(draw.sizes(1), dtype=gradwire.int64))]
@@ -165,9 +185,14 @@ def arguments(draw, op, rule):
     if rule == "reshape":
         count = x.numel()
         pairs = [(a, count // a) for a in range(1, count + 1) if count % a == 0] or [(0, 3)]
+        pairs += [
+            (*sizes[:-2], math.prod(sizes[-2:])),
+            (2, sizes[0] // 2, *sizes[1:]),
+            (*sizes[:-1], sizes[-1] // 2, 2),
+        ]
         wanted = [*draw.random.choice(pairs)]
         if draw.random.random() < 0.5:
-            wanted[draw.number(0, 1)] = draw.random.choice((-1, 3))
+            wanted[draw.number(0, len(wanted) - 1)] = draw.random.choice((-1, 3))
         return [x, wanted]
     if rule == "flatten":
         return [x, draw.dim(), draw.dim()]
@@ -237,7 +262,9 @@ def arguments(draw, op, rule):
     if rule == "topk":
         return [x, draw.number(0, 4), draw.dim()]
     if rule == "roll":
-        return [x, draw.number(), draw.dim()]
+        if draw.form < 0.5:
+            return [x, draw.number(), draw.dim()]
+        return [x, [draw.number() for _ in range(1 + (draw.form < 0.75))], [draw.dim(), draw.dim()]]
     return further_arguments(draw, op, rule, x, sizes)
 
 
@@ -257,6 +284,59 @@ def convolution_arguments(draw, rank):
     return [draw.tensor(images, float32), draw.tensor(kernels, float32), bias, *form]
 
 
+def transposed_arguments(draw, rank):
+    x, kernel, bias, steps, pads, gaps, groups = convolution_arguments(draw, rank)
+    channels = x.shape[1] if draw.random.random() < 0.9 else 3
+    weight = draw.tensor([channels, draw.number(1, 2), *kernel.shape[2:]], gradwire.float32)
+    bias = None if bias is None else draw.tensor([weight.shape[1] * groups], gradwire.float32)
+    return [x, weight, bias, steps, pads, draw.number(0, 1), groups, gaps]
+
+
+def layer_arguments(draw, op, rule):
+    float32, rank = gradwire.float32, int(op[-2]) if rule == "pooling" else 2
+    if rule == "batch_norm":
+        channels = draw.number(1, 3)
+        x = draw.tensor([draw.number(1, 3), channels, *draw.sizes(int(draw.form * 3))], float32)
+        training = draw.form * 10 % 1 < 0.6
+        parameters = [
+            draw.tensor([channels if draw.random.random() < 0.95 else 4], float32, layout)
+            for layout in (*[draw.random.choice(("plain", "plain", "row", "leaf"))] * 2, "leaf", "leaf")
+        ]
+        if draw.form < 0.2:
+            parameters[:2] = None, None
+        return [x, *parameters, training, draw.random.choice((0.1, 0.5, 0.0)), draw.random.choice((1e-5, 1e-5, 0.0))]
+    if rule == "recurrent":
+        return recurrent_arguments(draw, op)
+    images = draw.tensor([draw.number(1, 2), draw.number(1, 2), *(draw.number(1, 7) for _ in range(rank))], float32)
+
+    def numbers(low, high):
+        one = draw.number(low, high)
+        return one if draw.form * 10 % 1 < 0.5 else [one, *(draw.number(low, high) for _ in range(rank - 1))]
+
+    if rule == "adaptive_pooling":
+        return [images, draw.random.choice((1, 1, 2, [1, 1], [1, 2], 0))]
+    steps = None if draw.form < 0.4 else numbers(0, 3)
+    gaps = [] if op.startswith("avg") else [numbers(0, 2)]
+    tail = [True, None] if op.startswith("avg") else [False]
+    return [images, numbers(0, 3), steps, numbers(-1, 2), *gaps, draw.form * 100 % 1 < 0.2, *tail]
+
+
+def recurrent_arguments(draw, op):
+    states, gates = (2, 4) if op == "lstm_layer" else (1, {"gru_layer": 3}.get(op, 1))
+    kind = draw.dtype if draw.dtype.is_floating_point else gradwire.float32
+    steps, batch, inner, width = (draw.number(1, 3) for _ in range(4))
+    sizes = sorted((draw.number(1, batch) for _ in range(steps)), reverse=draw.random.random() < 0.9)
+    packed = draw.form < 0.4
+    batch = sizes[0] if packed else batch
+    x = draw.tensor([sum(sizes), inner] if packed else [steps, batch, inner], kind)
+    wrong = draw.random.random() < 0.1
+    weights = [draw.tensor([gates * width + wrong, each], kind, "leaf") for each in (inner, width)]
+    biases = [draw.tensor([gates * width], kind, "leaf") if draw.form * 10 % 1 < 0.7 else None for _ in range(2)]
+    projection = [None] if op == "lstm_layer" else []
+    initial = [draw.tensor([batch, width], kind, "plain") for _ in range(states)]
+    return [x, *initial, *weights, *biases, *projection, sizes if packed else [], draw.form * 100 % 1 < 0.3]
+
+
 def further_arguments(draw, op, rule, x, sizes):
     float32, int64 = gradwire.float32, gradwire.int64
     if rule == "layer_norm":
@@ -265,8 +345,12 @@ def further_arguments(draw, op, rule, x, sizes):
         if draw.random.random() < 0.3:
             shape[-1] = draw.size()
         return [x, shape, *([draw.tensor(shape, float32, "leaf")] if draw.form < 0.6 else [])]
+    if rule == "transposed_convolution":
+        return transposed_arguments(draw, int(op[-2]))
     if rule == "convolution":
         return convolution_arguments(draw, int(op[4]))
+    if rule in ("batch_norm", "pooling", "adaptive_pooling", "recurrent"):
+        return layer_arguments(draw, op, rule)
     if rule == "deviation":
         return [draw.tensor(sizes, float32), *([draw.dim()] if draw.form < 0.5 else [])]
     if rule == "detach":
@@ -280,7 +364,8 @@ def further_arguments(draw, op, rule, x, sizes):
         other = [draw.random.choice((1, size, size, size)) for size in sizes]
         named = [None, None, None] if op == "binary_cross_entropy_with_logits" else [None, None]
         reduction = ("mean", "sum", "none", "mean")[int(draw.form * 4)]
-        return [x, draw.tensor(other, float32, "plain"), *named, reduction]
+        beta = [draw.random.choice((1.0, 1.0, 0.5, 0.0, -1.0))] if op == "smooth_l1_loss" else []
+        return [x, draw.tensor(other, float32, "plain"), *named, reduction, *beta]
     if rule == "class_loss":
         rows = draw.size()
         x = draw.tensor([rows, draw.number(1, 4)], float32)
@@ -297,7 +382,10 @@ def further_arguments(draw, op, rule, x, sizes):
 def form_of(op, args):
     if op in ("unbind", "split", "chunk"):
         return "tuple"
-    return ("values", "indices") if op in ("topk", "sort") or (op in ("max", "min") and len(args) > 1) else None
+    if op.endswith("_layer"):
+        return ("output", "h_n", "c_n")[: 3 if op == "lstm_layer" else 2]
+    along = op in ("max", "min") and len(args) > 1 and not isinstance(args[1], gradwire.Tensor)
+    return ("values", "indices") if along or op in ("topk", "sort") else None
 
 
 def described(session, tensors):

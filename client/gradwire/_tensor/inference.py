@@ -20,7 +20,7 @@ from gradwire._proxy.memo import MEMO_LIMIT, MemoEntry, Model, Spec
 from gradwire._proxy.protocols import SessionProtocol
 from gradwire._tensor.in_place import writes_in_place
 from gradwire._tensor.indexing import Index
-from gradwire._tensor.shape_rules import Rule, Shapes, item_kinds
+from gradwire._tensor.shape_rules import MAY_COPY, RULES, Rule, Shapes, item_kinds
 from gradwire._tensor.warnings import WARNING_OPS
 from gradwire._transport.wire import Pattern, Value, make_pattern
 from gradwire.v1 import service_pb2
@@ -212,6 +212,9 @@ def model_key(
             general.append(part.family if anywhere else part.kind)
         else:
             general.append(part)
+    if op in MAY_COPY and isinstance(args[0], Handle) and args[0]._spec.strides:
+        shapes = RULES[op](op, *args)
+        general.append(shapes is not None and bool(shapes[0][1]))
     if len(args) > 1 and type(args[1]) is Index:
         general.append(item_kinds(args[0]._spec, args[1]))
     return tuple(general), integers

@@ -359,25 +359,40 @@ def _pairs(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _values(tensor: Any) -> np.ndarray[Any, Any]:
     """All elements, of a sparse tensor as well."""
-    is_sparse = isinstance(tensor, StoredValues)
-    dense: Any = tensor.to_dense() if is_sparse else tensor
-    found: np.ndarray[Any, Any] = dense.detach().cpu().numpy()
+    found: np.ndarray[Any, Any] = _dense(tensor).detach().cpu().numpy()
     return found
+
+
+def _dense(tensor: Any) -> Any:
+    """A tensor with all elements, of a sparse one."""
+    is_sparse = isinstance(tensor, StoredValues)
+    return tensor.to_dense() if is_sparse else tensor
+
+
+def _copied(tensor: Any) -> Any:
+    """A copy of all elements, which later changes leave as it is."""
+    return _dense(tensor).detach().clone()
+
+
+def _values_of_all(tensors: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
+    """The elements of each tensor. Tensors of one kind are read together."""
+    kinds = {(tuple(each.shape), each.dtype, str(each.device)) for each in tensors}
+    return list(_values(stack(tensors))) if len(kinds) == 1 else [_values(each) for each in tensors]
 
 
 def _analytical(output: Tensor, inputs: list[Tensor]) -> list[np.ndarray[Any, Any]]:
     """Per input the Jacobian that backward computes: a column per real of the output."""
     template = np.zeros(tuple(output.shape), _values(output).dtype)
-    columns: list[list[np.ndarray[Any, Any]]] = [[] for _ in inputs]
+    columns: list[list[Any]] = [[] for _ in inputs]
     for place in range(_pairs(template).size):
         _pairs(template)[place] = 1
         weight = make_tensor(template.copy(), output.dtype, str(output.device), False, output._session)
         _pairs(template)[place] = 0
         found = grad([output], inputs, [weight], retain_graph=True, allow_unused=True, materialize_grads=True)
         for column, each in zip(columns, found, strict=True):
-            column.append(_pairs(_values(each)))
+            column.append(_copied(each))
     return [
-        np.stack(column, 1) if column else np.zeros((each.numel(), 0))
+        np.stack([_pairs(each) for each in _values_of_all(column)], 1) if column else np.zeros((each.numel(), 0))
         for column, each in zip(columns, inputs, strict=True)
     ]
 
@@ -502,21 +517,21 @@ def _numerical(
     moved = given._v if isinstance(given, StoredValues) else given
     start = _values(moved).copy()
     data = moved.data
-    rows = []
+    kept: list[Any] = []
     try:
         for at in range(_pairs(start).size):
-            results = []
+            pair = []
             for step in (eps, -eps):
                 shifted = start.copy()
                 _pairs(shifted)[at] += step
                 data.copy_(make_tensor(shifted, moved.dtype, str(moved.device), False, moved._session))
-                made = chosen(func, inputs)[number]
-                results.append((made, _pairs(_values(made))))  # read now: it may be the input itself
-            (one, before), (two, after) = results
-            _check_alike(one, two)
-            rows.append((before - after) / (2 * eps))
+                pair.append(chosen(func, inputs)[number])
+                kept.append(_copied(pair[-1]))  # it may be the input itself
+            _check_alike(*pair)
     finally:
         data.copy_(make_tensor(start, moved.dtype, str(moved.device), False, moved._session))
+    values = [_pairs(each) for each in _values_of_all(kept)]
+    rows = [(before - after) / (2 * eps) for before, after in zip(values[::2], values[1::2], strict=True)]
     if isinstance(given, StoredValues):
         return rows_of_elements(given, rows, _pairs(_values(chosen(func, inputs)[number])).size)
     return np.stack(rows) if rows else np.zeros((0, 0))

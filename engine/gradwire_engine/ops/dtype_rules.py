@@ -15,18 +15,22 @@ from gradwire_engine.ops.shape_rules import shape_rules
 # Dtype rules by shape rule.
 _BY_SHAPE_RULE = {
     "floats": {
-        "along", "convolution", "deviation", "dropout", "elementwise_loss", "layer_norm", "length", "linear", "matmul",
-        "pointwise", "reduction",
+        "along", "convolution", "deviation", "dot", "dropout", "elementwise_loss",
+        "transposed_convolution", "layer_norm", "length", "linear",
+        "log_of_sums", "matmul", "pointwise", "pooling", "reduction",
     },
+    "full_precision": {"adaptive_pooling", "batch_norm", "recurrent"},
     "first": {
-        "cat", "chunk", "creation_like", "detach", "diagonal", "drawn", "expand", "flatten", "getitem", "last_two",
-        "like", "matrix_t", "narrow", "pad", "permute", "repeat", "reshape", "roll", "select", "setitem", "split",
-        "squeeze", "stack", "transpose", "triangle", "unbind",
-        "unsqueeze",
+        "cat", "chunk", "contiguous", "creation_like", "detach", "diagonal", "drawn", "drawn_integers", "expand",
+        "flatten", "getitem", "last_two", "like", "matrix_t", "narrow", "pad", "permute", "repeat", "reshape", "roll",
+        "select", "setitem", "split", "squeeze", "stack", "transpose", "triangle", "unbind", "unsqueeze",
     },
+    "close": {"all_close"},
     "copied": {"copied"},
     "given": {"converted", "creation", "identity", "steps"},
-    "whole": {"number_range", "permutation", "random_integers"},
+    "of_first": {"expanded_as", "viewed_as"},
+    "ranged": {"number_range"},
+    "whole": {"permutation", "random_integers"},
     "ordered": {"extremum", "sort", "topk"},
 }  # fmt: skip
 _RULE_OF = {shape: rule for rule, shapes in _BY_SHAPE_RULE.items() for shape in shapes}
@@ -53,33 +57,43 @@ _BY_NAME = {
 }  # fmt: skip
 # Ops that refuse what neither rule tells: ranks, floating operands, or numbers out of a range.
 _UNTOLD = {
-    "bitwise_left_shift", "bitwise_right_shift", "celu", "gcd", "isclose", "lcm", "logsumexp", "smooth_l1_loss",
-    "softshrink",
+    "bitwise_left_shift", "bitwise_right_shift", "celu", "gcd", "isclose", "lcm", "softshrink",
 }  # fmt: skip
 # Nodes of ops whose declaration does not tell them: of composites, and of ops whose node depends on the arguments.
 # `gradwire/_tensor/foretelling/nodes.py` has those for which the client needs the arguments.
 _NODES = {
     "T": "PermuteBackward0",
+    "adaptive_avg_pool2d": "MeanBackward1",
+    "avg_pool2d": "AvgPool2DBackward0",
+    "avg_pool3d": "AvgPool3DBackward0",
+    "batch_norm": "NativeBatchNormBackward0",
     "broadcast_to": "ExpandBackward0",
     "chunk": "SplitBackward0",
     **dict.fromkeys(("conv1d", "conv2d", "conv3d"), "ConvolutionBackward0"),
+    **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), "ConvolutionBackward0"),
+    "contiguous": "CloneBackward0",
     "div": "DivBackward0",
-    "flatten": "ViewBackward0",
+    "expand_as": "ExpandBackward0",
     "layer_norm": "NativeLayerNormBackward0",
     "mT": "TransposeBackward0",
+    "max_pool2d": "MaxPool2DWithIndicesBackward0",
+    "max_pool3d": "MaxPool3DWithIndicesBackward0",
     "narrow": "SliceBackward0",
     "norm": "LinalgVectorNormBackward0",
+    **dict.fromkeys(("new_empty", "new_full", "new_ones", "new_zeros"), "-"),
+    **dict.fromkeys(("empty_like", "full_like", "ones_like", "rand_like", "randn_like", "zeros_like"), "-"),
     "pad": "ConstantPadNdBackward0",
-    "reshape": "ViewBackward0",
+    "smooth_l1_loss": "SmoothL1LossBackward0",
     "sort": "SortBackward0",
     "split": "SplitBackward0",
     "swapaxes": "TransposeBackward0",
     "swapdims": "TransposeBackward0",
     "to": "ToCopyBackward0",
+    "view_as": "ViewBackward0",
     "where": "WhereBackward0",
 }
 # Shape rules of ops that are views, or of several of one tensor.
-_NO_VIEWS = ("converted", "detach", "dropout")
+_NO_VIEWS = ("contiguous", "converted", "detach", "dropout")
 _MANY = ("chunk", "split", "unbind")
 
 

@@ -16,15 +16,13 @@ from gradwire._proxy.memo import Spec, intern
 from gradwire._tensor.foretelling.dtypes import DTYPES
 from gradwire._tensor.foretelling.kinds import have_kinds
 from gradwire._tensor.foretelling.nodes import NODES
-from gradwire._tensor.shape_rules import Shapes
+from gradwire._tensor.shape_rules import MAY_COPY, Shapes
 
 _NamedValues = Sequence[tuple[str, Any]]
 # Stands for the node of ops without a derivative.
 _NO_NODE = "-"
 # View origins of the contract (ViewOrigin).
 _MULTIPLE, _NO_GRAD = 1, 2
-# Ops whose result may share an operand's memory although their rule tells of no view.
-_MAY_ALIAS = frozenset({"detach", "dropout", "to"})
 #: Rule, node and kind of view of each op that has a dtype rule; filled when the ops' module is imported.
 DTYPE_RULES: dict[str, tuple[str, str, str]] = {}
 
@@ -51,22 +49,28 @@ def foretell(
     named = {name: value for name, value in kwargs if value is not None}
     if not all(map(_is_ordinary, specs)) or any(isinstance(value, (Handle, list, tuple)) for value in named.values()):
         return None
-    if (views or op.endswith("_") or op in _MAY_ALIAS) and any(spec.origin for spec in specs):
-        return None  # a view of such a view has its origin, and in-place changes may be refused
+    if op.endswith("_") and any(spec.origin for spec in specs):
+        return None  # in-place changes of such a view may be refused
+    leaf = named.pop("requires_grad", False)
     dtypes = DTYPES[rule](specs, others, named, default)
     if dtypes is None:
         return None
+    if rule == "of_first":
+        del specs[1:]  # only the sizes of the other tensor count
     recorded = recording and any(spec.requires_grad for spec in specs)
     if recorded and not node:
         name = NODES.get(op.removesuffix("_"))
         node = "" if name is None else name(args, named)
+    if op in MAY_COPY and specs[0].strides and not shapes[0][1]:
+        node, views = "UnsafeViewBackward0", ""
     if op.endswith("_"):
         return _written(args, specs, node if recorded else None, dtypes[0])
     if str(named.pop("device", "cpu")) != "cpu":
         return None
-    leaf = named.pop("requires_grad", False)
     if leaf and (recorded or not all(kind.is_floating_point for kind in dtypes)):
         return None
+    if named.get("approximate") in ("none", "tanh"):
+        del named["approximate"]  # of gelu
     if named and set(named) != {"dtype"} and not _are_numbers(named.values()):
         return None
     made = []
@@ -76,7 +80,7 @@ def foretell(
         if flows and not node:
             return None
         many = views == "many"
-        origin = 0 if not views else _NO_GRAD if not recording else _MULTIPLE if many else 0
+        origin = 0 if not views else _NO_GRAD if not recording else _MULTIPLE if many else specs[0].origin
         made.append(
             intern(
                 kind,

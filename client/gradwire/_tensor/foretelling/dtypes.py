@@ -75,6 +75,12 @@ def _numbers_fit(others: Sequence[Any], kind: Any) -> bool:
     return kind.is_floating_point or not any(type(one) is float for one in others)
 
 
+def _close(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
+    """Whether floating tensors of one dtype are close: a truth value."""
+    kinds = _full_precision(specs, others, named, default)
+    return None if kinds is None else (bool_dtype,)
+
+
 def _given(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
     """The dtype that is given. That of a new tensor is the default one otherwise."""
     kinds = [one for one in (*others, named.get("dtype")) if isinstance(one, dtype)]
@@ -119,6 +125,17 @@ def _sums(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], d
     return None if "dtype" in named or any(isinstance(one, dtype) for one in others) else (int64,)
 
 
+def _of_first(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
+    """The first tensor's dtype, whatever that of others."""
+    return (specs[0].dtype,) if specs and not others and not named else None
+
+
+def _ranged(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
+    """arange: the dtype that is given, or int64 for integers."""
+    kind = named.get("dtype", default if any(type(one) is float for one in others) else int64)
+    return (kind,) if isinstance(kind, dtype) and not any(isinstance(one, dtype) for one in others) else None
+
+
 def _whole(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
     """Indices and counts."""
     if "dtype" in named or any(isinstance(one, dtype) for one in others):
@@ -127,7 +144,9 @@ def _whole(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], 
 
 
 def _ordered(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
-    """Values of one tensor, and their indices."""
+    """Values of one tensor, and their indices; or the larger or smaller values of two."""
+    if len(specs) == 2 and specs[0].dtype is specs[1].dtype is not bool_dtype:
+        return (specs[0].dtype,)
     return (specs[0].dtype, int64) if len(specs) == 1 and specs[0].dtype is not bool_dtype else None
 
 
@@ -143,8 +162,11 @@ DTYPES: dict[str, DtypeRule] = {
     "filled": _filled,
     "drawn": _drawn,
     "chosen": _chosen,
+    "close": _close,
     "copied": _copied,
     "masked": _masked,
+    "of_first": _of_first,
+    "ranged": _ranged,
     "sums": _sums,
     "whole": _whole,
     "ordered": _ordered,

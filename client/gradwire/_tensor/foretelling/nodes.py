@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gradwire._base.dtypes import float32
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.shape_rules import item_kinds
 
@@ -26,9 +27,11 @@ def _numbered(name: str) -> _Naming:
 
 
 def _largest(name: str) -> _Naming:
-    """max and min: of all elements, or along a dimension."""
+    """max and min: of all elements, along a dimension, or of two tensors."""
 
     def node(args: tuple[Any, ...], named: _Named) -> str:
+        if len(args) > 1 and isinstance(args[1], Handle):
+            return f"{name}imumBackward0"
         whole = (len(args) < 2 or args[1] is None) and named.get("dim") is None
         return f"{name}Backward{1 if whole else 0}"
 
@@ -51,7 +54,7 @@ def _linear(args: tuple[Any, ...], named: _Named) -> str:
     rank = len(args[0]._spec.shape)
     if rank == 2:
         return "AddmmBackward0" if biased else "MmBackward0"
-    return "" if rank < 2 else "ViewBackward0" if biased else "UnsafeViewBackward0"
+    return "ViewBackward0" if biased else "" if rank < 2 else "UnsafeViewBackward0"
 
 
 def _matmul(args: tuple[Any, ...], named: _Named) -> str:
@@ -78,6 +81,11 @@ def _getitem(args: tuple[Any, ...], named: _Named) -> str:
     return "UnsqueezeBackward0" if last is None else "SliceBackward0" if type(last) is slice else "SelectBackward0"
 
 
+def _reshape(args: tuple[Any, ...], named: _Named) -> str:
+    """A view with other sizes."""
+    return "ReshapeAliasBackward0" if args[0]._spec.strides else "ViewBackward0"
+
+
 def _unweighted(name: str) -> _Naming:
     """Losses of an input and a target, without weights."""
 
@@ -85,6 +93,17 @@ def _unweighted(name: str) -> _Naming:
         return name if sum(isinstance(each, Handle) for each in args) == 2 else ""
 
     return node
+
+
+def _recurrent(args: tuple[Any, ...], named: _Named) -> str:
+    """A layer's steps: stacked, or joined if the sequences are packed."""
+    return "CatBackward0" if any(isinstance(each, (list, tuple)) and each for each in args) else "StackBackward0"
+
+
+def _lstm(args: tuple[Any, ...], named: _Named) -> str:
+    """An LSTM's steps: PyTorch computes those of float32 as one."""
+    node = _recurrent(args, named)
+    return "MkldnnRnnLayerBackward0" if node == "StackBackward0" and args[0]._spec.dtype is float32 else node
 
 
 #: Functions of the arguments by the names of ops.
@@ -95,7 +114,10 @@ NODES: dict[str, _Naming] = {
     "clamp_max": _of_number("ClampMax", 0, 1),
     "clamp_min": _of_number("ClampMin", 0, 1),
     "getitem": _getitem,
+    "gru_layer": _recurrent,
+    "flatten": _reshape,
     "linear": _linear,
+    "lstm_layer": _lstm,
     "masked_fill": lambda args, named: "MaskedFillBackward0",
     "matmul": _matmul,
     "max": _largest("Max"),
@@ -104,6 +126,8 @@ NODES: dict[str, _Naming] = {
     "mse_loss": _unweighted("MseLossBackward0"),
     "pow": _of_number("Pow", 0, 1),
     "prod": _numbered("Prod"),
+    "reshape": _reshape,
+    "rnn_layer": _recurrent,
     "rsub": _of_number("Rsub", 1, 0),
     "squeeze": _squeeze,
     "sum": _numbered("Sum"),

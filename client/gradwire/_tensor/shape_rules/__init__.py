@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from gradwire._tensor.shape_rules.combining import (
     cat,
+    dot,
     gather,
     index_select,
     linear,
@@ -32,33 +33,44 @@ from gradwire._tensor.shape_rules.creation import (
     steps,
 )
 from gradwire._tensor.shape_rules.elementwise import (
+    all_close,
     along,
     converted,
     copied,
     deviation,
     drawn,
+    drawn_integers,
     dropout,
     extremum,
     length,
     like,
+    log_of_sums,
     pointwise,
     reduction,
     triangle,
 )
 from gradwire._tensor.shape_rules.layers import (
+    adaptive_pooling,
+    batch_norm,
     class_loss,
     convolution,
     elementwise_loss,
     embedding,
     embedding_bag,
     layer_norm,
+    pooling,
+    recurrent,
+    transposed_convolution,
 )
 from gradwire._tensor.shape_rules.sizes import Rule, Shapes
 from gradwire._tensor.shape_rules.views import (
+    MAY_COPY,
     chunk,
+    contiguous,
     detach,
     diagonal,
     expand,
+    expanded_as,
     flatten,
     getitem,
     item_kinds,
@@ -74,9 +86,10 @@ from gradwire._tensor.shape_rules.views import (
     transpose,
     unbind,
     unsqueeze,
+    viewed_as,
 )
 
-__all__ = ["RULES", "Rule", "Shapes", "item_kinds"]
+__all__ = ["MAY_COPY", "RULES", "Rule", "Shapes", "item_kinds"]
 
 #: Rules by name.
 RULES: dict[str, Rule] = {
@@ -87,5 +100,7 @@ RULES: dict[str, Rule] = {
         unsqueeze, squeeze, transpose, last_two, matrix_t, permute, unbind, split, chunk, diagonal, matmul, linear,
         stack, cat, index_select, gather, embedding, repeat, pad, topk, sort, roll, dropout, drawn, layer_norm,
         deviation, detach, copied, converted, elementwise_loss, class_loss, embedding_bag, convolution,
+        batch_norm, pooling, adaptive_pooling, recurrent, contiguous, viewed_as, expanded_as, log_of_sums,
+        drawn_integers, transposed_convolution, dot, all_close,
     )
 }  # fmt: skip

@@ -26,6 +26,8 @@ def matmul(op: str, input: Any, other: Any = None, *args: Any, **named: Any) -> 
     batch = broadcast((one.shape[:-2], two.shape[:-2]))
     if batch is None or (op == "bmm" and one.shape[0] != two.shape[0]):
         return None
+    if min(ranks) > 2 and one.shape[:-2] != two.shape[:-2] and (one.requires_grad or two.requires_grad):
+        return None  # the node depends on which batch is expanded
     return dense((*batch, *one.shape[:-1][-1:], *(two.shape[-1:] if len(two.shape) > 1 else ())))
 
 
@@ -45,11 +47,19 @@ def linear(op: str, input: Any, weight: Any = None, bias: Any = None, *args: Any
     shape, rows = input._spec.shape, weight._spec.shape
     if not shape or len(rows) != 2 or shape[-1] != rows[1] or 0 in shape or 0 in rows:
         return None
-    if input._spec.strides or weight._spec.strides:
+    if weight._spec.strides or (input._spec.strides and (len(shape) != 2 or not _is_matrix(input._spec))):
         return None
     if bias is not None and (not isinstance(bias, Handle) or bias._spec.shape != rows[:1]):
         return None
     return dense((*shape[:-1], rows[0]))
+
+
+def dot(op: str, input: Any, tensor: Any = None, *args: Any, **named: Any) -> Shapes:
+    """dot of two vectors of one size."""
+    if not isinstance(input, Handle) or not isinstance(tensor, Handle) or args or named:
+        return None
+    shape = input._spec.shape
+    return (((), ()),) if len(shape) == 1 and 0 not in shape and shape == tensor._spec.shape else None
 
 
 def stack(op: str, tensors: Any, dim: Any = 0, *args: Any, **named: Any) -> Shapes:
@@ -162,5 +172,9 @@ def roll(op: str, input: Any, shifts: Any = None, dims: Any = (), *args: Any, **
     if isinstance(shifts, (list, tuple)) != isinstance(dims, (list, tuple)):
         return None
     if isinstance(dims, (list, tuple)):
-        return None
+        rank = len(input._spec.shape) if isinstance(input, Handle) else 0
+        places = {dim_of(dim, rank) for dim in dims}
+        if not dims or -1 in places or len(places) != len(dims) or len(shifts) != len(dims):
+            return None
+        return along(op, input, dims[0])
     return along(op, input, dims)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
-from gradwire._base.dtypes import float32, int64
+from gradwire._base.dtypes import float32, float64, int32, int64
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.shape_rules.sizes import Shapes, dense, dtype_of, fits
+
+_RANGED = (int64, int32, float32, float64)
 
 
 def creation(op: str, size: Any = None, *args: Any, **named: Any) -> Shapes:
@@ -41,10 +44,16 @@ def random_integers(op: str, low: Any = None, high: Any = None, size: Any = None
 
 
 def number_range(op: str, start: Any = None, end: Any = None, step: Any = None, *args: Any, **named: Any) -> Shapes:
-    """arange of integers."""
-    if not type(start) is type(end) is type(step) is int or not step or named.get("dtype") is not None:
+    """arange of integers, which the dtype holds, or of other numbers without a dtype."""
+    kind = named.get("dtype")
+    numbers = start, end, step
+    if kind is None and float in map(type, numbers) and all(type(each) in (int, float) for each in numbers):
+        usual = all(0 <= abs(each) < 1 << 15 for each in numbers) and step > 1e-6 and end >= start
+        return dense((math.ceil((end - start) / step),)) if usual else None
+    if not type(start) is type(end) is type(step) is int or not step or kind not in (None, *_RANGED):
         return None
-    if max(map(abs, (start, end, step))) >= 1 << 53 or (end - start) * step < 0:
+    most = 1 << (53 if kind in (None, int64) else 24)
+    if max(map(abs, (start, end, step))) >= most or (end - start) * step < 0:
         return None
     return dense((-((start - end) // step),))
 

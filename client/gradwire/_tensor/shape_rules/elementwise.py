@@ -7,10 +7,23 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradwire._proxy.handle import Handle
-from gradwire._tensor.shape_rules.sizes import Shapes, Sizes, broadcast, dense, dim_of, dtype_of, fits, is_row_major
+from gradwire._proxy.memo import Spec
+from gradwire._tensor.shape_rules.sizes import (
+    Shapes,
+    Sizes,
+    broadcast,
+    dense,
+    dim_of,
+    dtype_of,
+    fits,
+    is_row_major,
+    strided,
+)
 
 # Ops that refuse a zero, or a negative number, as the second operand of integers.
 _DIVISIONS = frozenset({"floor_divide", "remainder", "fmod"})
+# Ops whose results are row-major whatever the operands are.
+_ROW_MAJOR = frozenset({"masked_fill", "signbit", "standard_gamma"})
 _NONNEGATIVE = frozenset({"pow", "bitwise_left_shift", "bitwise_right_shift"})
 
 
@@ -34,7 +47,26 @@ def pointwise(op: str, *args: Any, **named: Any) -> Shapes:
         return None
     if op is not name:
         return written(tensors, sizes)
-    return dense(sizes) if all(map(is_row_major, specs)) else None
+    if all(map(is_row_major, specs)):
+        return dense(sizes)
+    if 1 not in sizes and not specs[0].strides and all(spec.shape == sizes for spec in specs):
+        return dense(sizes)
+    return _permuted(specs) if name not in _ROW_MAJOR else None
+
+
+def _permuted(specs: Sequence[Spec]) -> Shapes:
+    """The result of tensors with the same order of dimensions in memory, without gaps: that order."""
+    spec = specs[0]
+    if 0 in spec.shape or 1 in spec.shape or 0 in spec.strides:
+        return None
+    if any(other.shape != spec.shape or other.strides != spec.strides for other in specs):
+        return None
+    step = 1
+    for stride, size in sorted(zip(spec.strides, spec.shape, strict=True)):
+        if stride != step:
+            return None
+        step *= size
+    return strided(spec.shape, spec.strides) if dense(spec.shape) is not None else None
 
 
 def written(tensors: Sequence[Handle], sizes: Sizes) -> Shapes:
@@ -80,7 +112,12 @@ def reduction(op: str, input: Any, dim: Any = None, keepdim: Any = False, *args:
         return None
     spec = input._spec
     sizes = _reduced(spec.shape, dim, keepdim)
-    return None if sizes is None or not is_row_major(spec) else ((sizes, ()),)
+    return None if sizes is None or (sizes and not is_row_major(spec)) else ((sizes, ()),)
+
+
+def log_of_sums(op: str, input: Any, dim: Any = None, keepdim: Any = False, *args: Any, **named: Any) -> Shapes:
+    """logsumexp over one dimension."""
+    return reduction(op, input, dim, keepdim) if type(dim) is int else None
 
 
 def length(op: str, input: Any, p: Any = 2, dim: Any = None, keepdim: Any = False, *args: Any, **named: Any) -> Shapes:
@@ -119,13 +156,26 @@ def _reduced(shape: Sequence[int], dim: Any, keepdim: bool) -> Sizes | None:
 
 
 def extremum(op: str, input: Any, dim: Any = None, keepdim: Any = False, *args: Any, **named: Any) -> Shapes:
-    """max, min and median: one result, or values and indices along a dimension."""
+    """max and min: one result, values and indices along a dimension, or those of two tensors' elements."""
+    if isinstance(dim, Handle) and keepdim is False and all(value is None for value in (*args, *named.values())):
+        return pointwise(op, input, dim) if isinstance(input, Handle) else None
     if isinstance(dim, (Handle, list, tuple)) or any(isinstance(value, Handle) for value in named.values()):
         return None
     if dim is None and keepdim:
         return None
     made = reduction(op, input, dim, keepdim)
     return made if made is None or dim is None else made * 2
+
+
+def all_close(
+    op: str, input: Any, other: Any = None, rtol: Any = 1e-5, atol: Any = 1e-8, *args: Any, **named: Any
+) -> Shapes:
+    """allclose of tensors that broadcast."""
+    if not isinstance(input, Handle) or not isinstance(other, Handle):
+        return None
+    if any(type(each) is not float or not 0 <= each <= 1 for each in (rtol, atol)):
+        return None
+    return None if broadcast([input._spec.shape, other._spec.shape]) is None else (((), ()),)
 
 
 def dropout(op: str, input: Any, p: Any = 0.5, training: Any = True, *args: Any, **named: Any) -> Shapes:
@@ -148,6 +198,14 @@ def converted(op: str, input: Any, dtype: Any = None, device: Any = None, *args:
     if not isinstance(input, Handle) or device is not None or dtype is None or dtype is input._spec.dtype:
         return None
     return dense(input._spec.shape) if not input._spec.strides else None
+
+
+def drawn_integers(op: str, input: Any, first: Any = 0, end: Any = None, *args: Any, **named: Any) -> Shapes:
+    """random_(from, to) of int64."""
+    if not isinstance(input, Handle) or input._spec.dtype.name != "int64" or type(first) is not int:
+        return None
+    usual = first == 0 if end is None else type(end) is int and -(1 << 31) < first < end < 1 << 31
+    return like(op, input) if usual else None
 
 
 def drawn(op: str, input: Any, first: Any = None, second: Any = None, *args: Any, **named: Any) -> Shapes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import Any
 
 from gradwire._proxy.handle import Handle
@@ -37,6 +39,122 @@ def layer_norm(
         if each is not None and (not isinstance(each, Handle) or tuple(each._spec.shape) != sizes):
             return None
     return dense(shape)
+
+
+def batch_norm(
+    op: str,
+    input: Any,
+    running_mean: Any = None,
+    running_var: Any = None,
+    weight: Any = None,
+    bias: Any = None,
+    training: Any = False,
+    momentum: Any = 0.1,
+    eps: Any = 1e-5,
+    *args: Any,
+    **named: Any,
+) -> Shapes:
+    """batch_norm of a contiguous batch. The statistics that it updates are no views."""
+    if not isinstance(input, Handle) or args or named or type(training) is not bool:
+        return None
+    shape = tuple(input._spec.shape)
+    if len(shape) < 2 or 0 in shape or input._spec.strides or (training and math.prod(shape) == shape[1]):
+        return None
+    if type(momentum) is not float or type(eps) is not float or not (0 <= momentum <= 1 and 0 < eps < 1):
+        return None
+    for each in (running_mean, running_var):
+        if each is None and training:
+            continue
+        if not isinstance(each, Handle) or each._spec.strides or each._spec.requires_grad:
+            return None
+        if training and each._spec.is_view:
+            return None
+    for each in (running_mean, running_var, weight, bias):
+        if each is not None and (not isinstance(each, Handle) or tuple(each._spec.shape) != shape[1:2]):
+            return None
+    return dense(shape)
+
+
+def pooling(
+    op: str,
+    input: Any,
+    kernel_size: Any = None,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: Any = False,
+    last: Any = False,
+    *args: Any,
+    **named: Any,
+) -> Shapes:
+    """max_pool2d, max_pool3d, avg_pool2d and avg_pool3d of contiguous batches, without the places of maxima."""
+    if not isinstance(input, Handle) or named:
+        return None
+    if op.startswith("avg"):
+        if any(each is not None for each in args) or type(ceil_mode) is not bool or last is not None:
+            return None
+        dilation, ceil_mode = 1, dilation  # these have no dilation
+    elif last is not False or args:
+        return None
+    shape, rank = tuple(input._spec.shape), int(op[-2])
+    if len(shape) != rank + 2 or 0 in shape or input._spec.strides or ceil_mode is not False:
+        return None
+    kernel = _per_dimension(kernel_size, rank)
+    steps = kernel if stride is None else _per_dimension(stride, rank)
+    pads, gaps = _per_dimension(padding, rank), _per_dimension(dilation, rank)
+    if not (kernel and steps and pads and gaps) or min(*kernel, *steps, *gaps) < 1 or min(pads) < 0:
+        return None
+    reach = [gap * (size - 1) + 1 for gap, size in zip(gaps, kernel, strict=True)]
+    free = [size + 2 * pad - one for size, pad, one in zip(shape[2:], pads, reach, strict=True)]
+    if min(free) < 0 or any(pad > one // 2 for pad, one in zip(pads, reach, strict=True)):
+        return None
+    return dense((*shape[:2], *[room // step + 1 for room, step in zip(free, steps, strict=True)]))
+
+
+def adaptive_pooling(op: str, input: Any, output_size: Any = None, *args: Any, **named: Any) -> Shapes:
+    """adaptive_avg_pool2d of a contiguous batch to one mean per channel. Others have another node."""
+    if not isinstance(input, Handle) or args or named:
+        return None
+    shape, sizes = tuple(input._spec.shape), _per_dimension(output_size, 2)
+    if len(shape) != 4 or 0 in shape or input._spec.strides or sizes != (1, 1):
+        return None
+    return dense((*shape[:2], *sizes))
+
+
+_GATES = {"lstm_layer": 4, "gru_layer": 3, "rnn_layer": 1}
+
+
+def recurrent(op: str, input: Any, *args: Any, **named: Any) -> Shapes:
+    """A layer of an LSTM, a GRU or an RNN without a projection: the results of all steps, and the last states."""
+    states, tensors = (2, 6) if op == "lstm_layer" else (1, 5)
+    if not isinstance(input, Handle) or named or len(args) < tensors:
+        return None
+    given, rest = args[:tensors], list(args[tensors:])
+    if op == "lstm_layer" and rest and rest.pop(0) is not None:
+        return None
+    sizes = rest[0] if rest else ()
+    weights, biases = given[states : states + 2], given[states + 2 :]
+    if not all(isinstance(each, Handle) for each in (*given[:states], *weights)):
+        return None
+    if not isinstance(sizes, (list, tuple)) or not all(type(each) is int and each > 0 for each in sizes):
+        return None
+    shape = tuple(input._spec.shape)
+    if len(shape) != (2 if sizes else 3) or 0 in shape:
+        return None
+    width = given[0]._spec.shape[-1] if given[0]._spec.shape else 0
+    rows, batch = _GATES[op] * width, sizes[0] if sizes else shape[1]
+    if sizes and (sum(sizes) != shape[0] or any(one < other for one, other in itertools.pairwise(sizes))):
+        return None
+    wanted = [*[(batch, width)] * states, (rows, shape[-1]), (rows, width)]
+    if not width or [tuple(each._spec.shape) for each in (*given[:states], *weights)] != wanted:
+        return None
+    if any(each._spec.strides for each in (input, *given[:states], *weights)):
+        return None
+    for each in biases:
+        if each is not None and (not isinstance(each, Handle) or tuple(each._spec.shape) != (rows,)):
+            return None
+    made = dense((*shape[:-1], width))
+    return None if made is None else (*made, *[((batch, width), ())] * states)
 
 
 def _per_dimension(value: Any, count: int) -> tuple[int, ...]:
@@ -85,6 +203,45 @@ def convolution(
     return dense((images[0], kernels[0], *[room // step + 1 for room, step in zip(free, steps, strict=True)]))
 
 
+def transposed_convolution(
+    op: str,
+    input: Any,
+    weight: Any = None,
+    bias: Any = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    output_padding: Any = 0,
+    groups: Any = 1,
+    dilation: Any = 1,
+    *args: Any,
+    **named: Any,
+) -> Shapes:
+    """conv_transpose1d, conv_transpose2d and conv_transpose3d of a batch, padded by less than a stride."""
+    if not isinstance(input, Handle) or not isinstance(weight, Handle) or args or named:
+        return None
+    images, kernels = input._spec.shape, weight._spec.shape
+    rank = int(op[len("conv_transpose")])
+    if not len(images) == len(kernels) == rank + 2 or 0 in (*images, *kernels):
+        return None
+    if input._spec.strides or weight._spec.strides or not input._spec.dtype.is_floating_point:
+        return None
+    if type(groups) is not int or groups < 1 or kernels[0] % groups or images[1] != kernels[0]:
+        return None
+    channels = kernels[1] * groups
+    if bias is not None and (not isinstance(bias, Handle) or tuple(bias._spec.shape) != (channels,)):
+        return None
+    steps, pads, gaps, extra = (_per_dimension(each, rank) for each in (stride, padding, dilation, output_padding))
+    if not (steps and pads and gaps and extra) or min(steps) < 1 or min(*pads, *extra) < 0 or min(gaps) < 1:
+        return None
+    if any(more >= step for more, step in zip(extra, steps, strict=True)):
+        return None
+    sizes = [
+        (size - 1) * step - 2 * pad + gap * (kernel - 1) + 1 + more
+        for size, step, pad, gap, kernel, more in zip(images[2:], steps, pads, gaps, kernels[2:], extra, strict=True)
+    ]
+    return dense((images[0], channels, *sizes)) if min(sizes) > 0 else None
+
+
 def _is_reduced(reduction: Any, old: tuple[Any, ...]) -> bool:
     return type(reduction) is str and reduction in ("mean", "sum") and all(each is None for each in old)
 
@@ -101,6 +258,8 @@ def elementwise_loss(
     **named: Any,
 ) -> Shapes:
     """Losses of two tensors of one shape, with a mean or a sum; without weights."""
+    if op == "smooth_l1_loss" and (type(reduction) not in (int, float) or not 0 < reduction < 1 << 15):
+        return None  # that is beta
     if op != "binary_cross_entropy_with_logits":
         weight, size_average, reduce, reduction = (None, weight, size_average, reduce)
     if not isinstance(input, Handle) or not isinstance(target, Handle):

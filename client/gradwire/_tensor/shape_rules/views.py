@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 from gradwire._proxy.handle import Handle
@@ -22,6 +23,9 @@ from gradwire._tensor.shape_rules.sizes import (
     strides_of,
     view_of,
 )
+
+#: Ops whose results are views where the operand's strides allow one, and copies otherwise.
+MAY_COPY = frozenset({"flatten", "reshape"})
 
 
 def indexed(spec: Spec, index: Any) -> tuple[list[int], list[int]] | None:
@@ -139,8 +143,11 @@ def narrow(
 
 
 def reshape(op: str, input: Any, shape: Any = None, *args: Any, **named: Any) -> Shapes:
-    """view(size) and reshape(shape) of a contiguous tensor: a view."""
-    if not isinstance(input, Handle) or input._spec.strides:
+    """view(size) and reshape(shape): a view. Where the strides allow none, reshape copies; the copy is contiguous.
+
+    A view of a tensor that is not contiguous is not contiguous either, so the strides tell which it is.
+    """
+    if not isinstance(input, Handle):
         return None
     sizes = list(shape) if isinstance(shape, (list, tuple)) else [shape]
     count = math.prod(input._spec.shape)
@@ -151,7 +158,54 @@ def reshape(op: str, input: Any, shape: Any = None, *args: Any, **named: Any) ->
         if not known or count % known:
             return None
         sizes[sizes.index(-1)] = count // known
-    return ((tuple(sizes), ()),) if math.prod(sizes) == count else None
+    if math.prod(sizes) != count:
+        return None
+    if not input._spec.strides:
+        return ((tuple(sizes), ()),)
+    if 1 in input._spec.shape or 1 in sizes or not sizes:
+        return None  # whether the strides of such dimensions allow a view is not followed
+    steps = _regrouped(input._spec, sizes)
+    if steps is not None:
+        return strided(sizes, steps)
+    return None if op.startswith("view") else dense(sizes)
+
+
+def _regrouped(spec: Spec, sizes: Sequence[int]) -> list[int] | None:
+    """Strides of a view with these sizes, without such of 1; None if there is none."""
+    steps: list[int] = []
+    left = list(sizes)
+    run, stride = 1, spec.strides[-1]
+    for place in range(len(spec.shape) - 1, -1, -1):
+        run *= spec.shape[place]
+        if place and spec.strides[place - 1] == run * stride:
+            continue
+        made = 1
+        while made < run and left:
+            steps.insert(0, made * stride)
+            made *= left.pop()
+        if made != run:
+            return None
+        if place:
+            run, stride = 1, spec.strides[place - 1]
+    return None if left else steps
+
+
+def viewed_as(op: str, input: Any, other: Any = None, *args: Any, **named: Any) -> Shapes:
+    """view_as(other): a view."""
+    return reshape(op, input, tuple(other._spec.shape)) if isinstance(other, Handle) else None
+
+
+def expanded_as(op: str, input: Any, other: Any = None, *args: Any, **named: Any) -> Shapes:
+    """expand_as(other): a view."""
+    return expand(op, input, tuple(other._spec.shape)) if isinstance(other, Handle) else None
+
+
+def contiguous(op: str, input: Any, *args: Any, **named: Any) -> Shapes:
+    """contiguous() of a tensor that is not: a copy."""
+    if not isinstance(input, Handle) or 0 in input._spec.shape or named or args not in ((), ("contiguous_format",)):
+        return None
+    spec = input._spec
+    return None if is_contiguous(spec.shape, strides_of(spec)) else dense(spec.shape)
 
 
 def flatten(op: str, input: Any, start_dim: Any = 0, end_dim: Any = -1, *args: Any, **named: Any) -> Shapes:

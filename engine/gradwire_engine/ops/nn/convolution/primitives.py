@@ -229,6 +229,8 @@ def convolution_transpose(
     else:
         made = _scatter_columns(xp, matrix, grads, window, per_group).reshape(*shape[:2], *window.padded)
         made = made[window.inner]
+        if bias is None:
+            made = xp.array(made, order="C")  # as PyTorch's result, which can be viewed with other sizes
     return made if bias is None else made + bias.reshape(-1, *[1] * len(size))
 
 
