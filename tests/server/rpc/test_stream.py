@@ -206,8 +206,8 @@ def test_a_server_whose_new_batch_settles_an_earlier_one_is_not_idle_in_between(
                 then(future)
             return made
 
-        stream.front.begin, stream.front.end = begin, end  # type: ignore[method-assign]
-        backend.call = call  # type: ignore[method-assign]
+        front: Any = stream.front
+        front.begin, front.end, front.backend.call = begin, end, call
         stream._start(b"1", True, "")
         await backend.computed(1)
         stream._start(b"2", True, "")
@@ -225,8 +225,8 @@ def test_a_batch_of_a_session_that_is_gone_is_not_counted_as_being_answered() ->
         def call(*call: Any) -> "asyncio.Future[bytes]":
             raise Refusal("SESSION_NOT_FOUND", "the session was closed")
 
-        stream.front.begin, stream.front.end = counts.append, lambda size: counts.append(-size)  # type: ignore[method-assign]
-        backend.call = call  # type: ignore[method-assign]
+        front: Any = stream.front
+        front.begin, front.end, front.backend.call = counts.append, lambda size: counts.append(-size), call
         with pytest.raises(Refusal):
             stream._start(b"12", True, "")
 
