@@ -125,6 +125,14 @@ def test_tensors_are_pickled():
     assert pickled.stored_array(gradwire.ones(1).bfloat16()).dtype == np.uint16
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32", "complex64", "bool"])
+def test_a_tensor_without_dimensions_is_pickled_and_saved_without_them(dtype, tmp_path):
+    made = gradwire.tensor(1.5).to(getattr(gradwire, dtype))
+    gradwire.save(made, tmp_path / "made.pt")
+    for again in (pickle.loads(pickle.dumps(made)), gradwire.load(tmp_path / "made.pt")):
+        assert (again.shape, again.dtype, again.item()) == ((), made.dtype, made.item())
+
+
 def test_arrays_and_numbers_of_numpy_are_saved(tmp_path):
     for name in ("x.pt", "x"):
         gradwire.save({"array": np.arange(3), "number": np.float64(2.5)}, tmp_path / name)

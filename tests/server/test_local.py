@@ -221,6 +221,24 @@ def test_a_message_inside_of_which_the_client_goes_is_not_applied(server: Runnin
     assert server.server.front.active == 0
 
 
+def test_an_answer_that_a_lost_connection_has_no_room_for_is_waited_for_no_longer(
+    server: Running, session: Remote, call: SocketCall
+) -> None:
+    def writing() -> list[str]:
+        tasks = (str(each.get_coro()) for each in asyncio.all_tasks(server.loop))
+        return [each for each in tasks if "Stream._write" in each]
+
+    connection = attached(server, session, call)
+    reads = [commands_pb2.ReadRequest(tensor=1)] * 12
+    for seq in (1, 14, 27):
+        call.send(batch(seq, op("zeros", [15_000], outputs=[1]), *reads))
+    until(lambda: connection._room is not None)
+    assert writing()
+    call.cancel()
+    until(lambda: not server.server.local.connections)
+    until(lambda: not writing())
+
+
 def test_who_says_nothing_is_sent_away(monkeypatch: pytest.MonkeyPatch, call: SocketCall) -> None:
     call.cancel()
     monkeypatch.setattr(stream, "_ATTACH_SECONDS", 0.05)

@@ -15,8 +15,9 @@ from gradwire._tensor.values import Array, read_array
 
 def stored_array(value: Tensor) -> Array:
     """A tensor's values, row-major; bfloat16 as the upper 16 bits of float32, in uint16."""
-    array = np.ascontiguousarray(read_array(value)).reshape(value.shape)
-    return np.ascontiguousarray(to_bfloat16(array)) if value.dtype is dtypes.bfloat16 else array
+    array = read_array(value)
+    # `ascontiguousarray` makes one dimension of none.
+    return np.ascontiguousarray(to_bfloat16(array) if value.dtype is dtypes.bfloat16 else array).reshape(value.shape)
 
 
 def from_stored(array: Array, dtype: dtypes.dtype, device: str) -> Tensor:

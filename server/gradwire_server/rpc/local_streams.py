@@ -177,6 +177,7 @@ class Connection(asyncio.Protocol, ImmediateTransport):
     def connection_lost(self, error: Exception | None) -> None:
         """Cancel the stream of a client that is gone, as gRPC cancels a call."""
         self._end_writes_of_threads()
+        self.resume_writing()  # a task may wait for room
         self._streams.connections.discard(self)
         self.closed.set_result(None)
         self._ended = True

@@ -343,10 +343,13 @@ class Stream:
             at_once = partial(_write_from_thread, immediate, batch)
             if batch.previous is not None and self.joins_answers:
                 batch.previous.following = batch
-        # Raises Refusal if the session is gone.
         then = None if immediate is None else partial(self._answered, batch)
-        batch.answer = self.backend.call("Run", self.session_id, self._writer_field + body, None, at_once, then)
-        self.front.begin(size)
+        self.front.begin(size)  # before the call, which may end others: meanwhile the front is not idle
+        try:
+            batch.answer = self.backend.call("Run", self.session_id, self._writer_field + body, None, at_once, then)
+        except BaseException:  # a Refusal if the session is gone
+            self.front.end(size)
+            raise
         self._unanswered_bytes += size
         self._batches.append(batch)
         if immediate is None:
@@ -426,6 +429,8 @@ def _write_from_thread(immediate: ImmediateTransport, batch: Batch, answer: byte
     previous, batch.previous = batch.previous, None
     if previous is not None and not previous.written:
         return False  # the event loop writes that answer, and then this one
+    if batch.finished:
+        return False  # the stream has ended, perhaps without the answers before
     batch.written = batch.join(answer) or immediate.write_from_thread(batch.message(answer))
     return batch.written
 

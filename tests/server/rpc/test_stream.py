@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gradwire.v1 import service_pb2
+from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.rpc.stream import ImmediateTransport, Stream
 
@@ -182,6 +183,69 @@ def test_a_batch_is_finished_with_its_answer_without_a_further_pass_of_the_event
             assert not stream._batches
 
     assert on_thread(use, Thread()) == [1, 2]
+
+
+def test_a_server_whose_new_batch_settles_an_earlier_one_is_not_idle_in_between() -> None:
+    active = ends = 0
+
+    async def use(stream: Stream, backend: Computing) -> None:
+        def begin(size: int) -> None:
+            nonlocal active
+            active += 1
+
+        def end(size: int) -> None:
+            nonlocal active, ends
+            active, ends = active - 1, ends + 1
+            assert active or ends == 2
+
+        def call(*call: Any) -> "asyncio.Future[bytes]":
+            made = Computing.call(backend, *call)
+            if len(backend.calls) == 2:  # as the worker, that takes the answers a thread has written
+                future, _, then = backend.calls[0]
+                future.set_result(answer(1))
+                then(future)
+            return made
+
+        front: Any = stream.front
+        front.begin, front.end, front.backend.call = begin, end, call
+        stream._start(b"1", True, "")
+        await backend.computed(1)
+        stream._start(b"2", True, "")
+        assert ends == 1
+        await backend.known(2)
+
+    assert on_thread(use, Thread()) == [1, 2]
+    assert (active, ends) == (0, 2)
+
+
+def test_a_batch_of_a_session_that_is_gone_is_not_counted_as_being_answered() -> None:
+    counts: list[int] = []
+
+    async def use(stream: Stream, backend: Computing) -> None:
+        def call(*call: Any) -> "asyncio.Future[bytes]":
+            raise Refusal("SESSION_NOT_FOUND", "the session was closed")
+
+        front: Any = stream.front
+        front.begin, front.end, front.backend.call = counts.append, lambda size: counts.append(-size), call
+        with pytest.raises(Refusal):
+            stream._start(b"12", True, "")
+
+    assert on_thread(use, Thread()) == []
+    assert sum(counts) == 0
+
+
+def test_after_its_stream_has_ended_a_thread_writes_no_answer_without_the_earlier_ones() -> None:
+    async def use(stream: Stream, backend: Computing) -> None:
+        for body in (b"1", b"2"):
+            stream._start(body, True, "")
+        while stream._batches:  # as the stream does at its end
+            stream._batches[0].answer.cancel()
+            stream._finish()
+        await backend.computed(2)
+
+    wire = Thread()
+    assert on_thread(use, wire) == []
+    assert not wire.writers
 
 
 def test_an_answer_that_a_thread_has_written_is_not_written_by_the_task_that_a_later_batch_woke() -> None:
