@@ -7,6 +7,7 @@ refused later.
 import contextlib
 
 import pytest
+import torch
 
 import gradwire
 from gradwire._base.errors import GradwireError
@@ -34,6 +35,7 @@ def foretold(deferring, monkeypatch):
 
 # Dtypes that some ops refuse, and values that some parameters refuse.
 FURTHER_DTYPES = (*DRAWN_DTYPES, gradwire.float16, gradwire.bfloat16, gradwire.complex64, gradwire.int8)
+SIDES = ("left", "right")
 VALUES = (None, True, 2, 0.5, 1e300, 1 + 2j, "none", (0,), [0, 1], gradwire.float64)
 
 
@@ -309,6 +311,23 @@ def test_products_of_batches_that_broadcast_are_described_as_by_the_server(defer
     made = [one @ x for one in (gradwire.ones(4, 6, 3), gradwire.ones(1, 6, 3), gradwire.ones(1, 1, 6, 3))]
     made += [x.mT @ gradwire.ones(batch, 3, 5) for batch in (4, 1)]
     assert compared(deferring, *made)
+
+
+@pytest.mark.parametrize(
+    "sizes", [((1, 3, 2), (1, 2, 4)), ((1, 3, 2), (4, 2, 4)), ((4, 2), (2, 2, 3)), ((4, 2), (1, 2, 3))]
+)
+@pytest.mark.parametrize("recorded", ["left", "right", "both"])
+def test_nodes_of_batched_products_are_those_of_pytorch(deferring, sizes, recorded):
+    def node(t):
+        left, right = (
+            t.ones(each, requires_grad=recorded in (side, "both")) for each, side in zip(sizes, SIDES, strict=True)
+        )
+        return (left @ right).grad_fn.name()
+
+    for _ in range(2):
+        assert node(gradwire) == node(torch)
+    one, two = (gradwire.ones(each, requires_grad=True) for each in sizes)
+    assert compared(deferring, one @ two.detach(), one.detach() @ two, one @ two)
 
 
 def test_views_and_copies_of_the_same_kinds_of_tensors_are_told_apart(deferring, waits):

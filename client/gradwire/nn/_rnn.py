@@ -371,6 +371,10 @@ class RNNCellBase(Module):
         if input.shape[-1] != self.input_size:
             raise RuntimeError(f"input has inconsistent input_size: got {input.shape[-1]} expected {self.input_size}")
         for place, state in enumerate(states or ()):
+            if input.ndim == 2 and state.shape[0] != input.shape[0]:
+                raise RuntimeError(
+                    f"Input batch size {input.shape[0]} doesn't match hidden{place} batch size {state.shape[0]}"
+                )
             if state.shape[-1] != self.hidden_size:
                 raise RuntimeError(
                     f"hidden{place} has inconsistent hidden_size: got {state.shape[-1]}, expected {self.hidden_size}"

@@ -63,7 +63,7 @@ def batch_norm(
     if type(momentum) is not float or type(eps) is not float or not (0 <= momentum <= 1 and 0 < eps < 1):
         return None
     for each in (running_mean, running_var):
-        if each is None and training:
+        if each is None and training and running_mean is running_var:
             continue
         if not isinstance(each, Handle) or each._spec.strides or each._spec.requires_grad:
             return None
@@ -106,7 +106,9 @@ def pooling(
         return None
     reach = [gap * (size - 1) + 1 for gap, size in zip(gaps, kernel, strict=True)]
     free = [size + 2 * pad - one for size, pad, one in zip(shape[2:], pads, reach, strict=True)]
-    if min(free) < 0 or any(pad > one // 2 for pad, one in zip(pads, reach, strict=True)):
+    if min(free) < 0 or any(pad > size // 2 for pad, size in zip(pads, kernel, strict=True)):
+        return None
+    if op == "avg_pool3d" and any(size < one for size, one in zip(shape[2:], kernel, strict=True)):
         return None
     return dense((*shape[:2], *[room // step + 1 for room, step in zip(free, steps, strict=True)]))
 

@@ -461,8 +461,9 @@ dot.grad(input=lambda g, tensor: g * conj(tensor), tensor=lambda g, input: g * c
 
 
 def _broadcast_node(input: Any, other: Any) -> str:
-    """Node name. With one matrix on the left PyTorch folds the batch on the right into it and ends with a copy."""
-    folds = input.size == input.shape[-1] * input.shape[-2] and getattr(other, "requires_grad", False)
+    """Node name. Where one matrix on the left needs a gradient, PyTorch folds the batch on the right, and copies."""
+    expands = input.ndim == 3 == other.ndim and input.shape[0] == 1 != other.shape[0]
+    folds = (input.ndim == 2 or expands) and getattr(input, "requires_grad", False)
     return "CloneBackward0" if folds else "UnsafeViewBackward0"
 
 

@@ -315,6 +315,10 @@ def _check_batch(input: Any, training: bool, eps: float, **parameters: Any) -> N
     if eps < 0 or (training and not eps):
         needed = "positive during training" if training else "non-negative"
         raise EngineError(Reason.ARGUMENT_VALUE, f"batch_norm eps must be {needed}, but got {eps}")
+    if training and (parameters["running_mean"] is None) is not (parameters["running_var"] is None):
+        raise EngineError(
+            Reason.ARGUMENT_VALUE, "running_mean and running_var must either both be None or neither be None"
+        )
     channels = input.shape[1] if input.ndim > 1 else 0
     for name, value in parameters.items():
         if value is None:

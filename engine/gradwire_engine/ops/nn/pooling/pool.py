@@ -93,6 +93,17 @@ def _check_input(name: str, input: Any, spatial: int) -> None:
         _refuse(f"{name}: non-empty {ranks[0]}D or {ranks[1]}D (batch mode) tensor expected for input")
 
 
+def _check_padding(kernel: Ints, pads: Ints) -> None:
+    """Refuse a padding of more than half the kernel without its gaps."""
+    if all(pad <= size // 2 for pad, size in zip(pads, kernel, strict=True)):
+        return
+    if len(kernel) == 2:
+        told = f"padW = {pads[1]}, padH = {pads[0]}, kW = {kernel[1]}, kH = {kernel[0]}"
+    else:
+        told = f"kT: {kernel[0]} kW: {kernel[2]} kH: {kernel[1]} padT: {pads[0]} padW: {pads[2]} padH: {pads[1]}"
+    _refuse(f"pad should be smaller than or equal to half of kernel size, but got {told}")
+
+
 def _check_output(input: Any, window: Window) -> None:
     if min(window.output) >= 1:
         return
@@ -113,6 +124,7 @@ def _max(
         name, spatial, kernel_size=kernel_size, stride=stride, padding=padding, dilation=dilation
     )
     _check_input(name, input, spatial)
+    _check_padding(kernel, pads)
     if input.dtype == dtypes.bool_ or dtypes.category(input.dtype) == dtypes.COMPLEX:
         _refuse(f"\"{name}\" not implemented for '{dtypes.TITLES[input.dtype]}'", Reason.NOT_SUPPORTED)
     size = tuple(input.shape[-spatial:])
@@ -213,8 +225,9 @@ def _avg(
         kernel, steps, pads = (1, *kernel), (1, *steps), (0, *pads)
         _check_output(flat, Window(tuple(flat.shape[-2:]), kernel, steps, pads, (1, 1), ceil_mode))
         return squeeze(avg_pool(flat, kernel, steps, pads, ceil_mode, include_pad, divisor), -2)
-    if spatial == 3 and any(n + 2 * pad < k for n, pad, k in zip(input.shape[-3:], pads, kernel, strict=True)):
-        _refuse(f"input image {list(input.shape[-3:])} smaller than kernel size {list(kernel)}")
+    if spatial == 3 and any(n < k for n, k in zip(input.shape[-3:], kernel, strict=True)):
+        image = "T: {} H: {} W: {}".format(*input.shape[-3:])
+        _refuse(f"input image ({image}) smaller than kernel size (kT: {kernel[0]} kH: {kernel[1]} kW: {kernel[2]})")
     _check_output(input, Window(tuple(input.shape[-spatial:]), kernel, steps, pads, (1,) * spatial, ceil_mode))
     return avg_pool(input, kernel, steps, pads, ceil_mode, include_pad, divisor)
 
