@@ -10,7 +10,7 @@ After the backward may come calls that are not recorded, also in place, and comm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from time import thread_time
 from typing import Any, NamedTuple, TypeAlias
 
@@ -516,20 +516,25 @@ class _Join:
                 return None
         values[self._tensors : self._tensors + len(numbers)] = numbers
         # Compared before what follows changes tensors, of which some values are views.
-        results = self._computed(values, lambda: self._are_saved(values, nodes, noted))
+        results = self._computed(
+            values, lambda made: self._are_made(made, tensors) and self._are_saved(values, nodes, noted)
+        )
         if results is None:
             return None
         for place, operand in self._expected.items():
             array = results[place]
             if (array.dtype, array.shape, array.strides) != (operand.dtype, operand.shape, operand.strides):
                 return None
-        for place in self._results:
-            if tensors[place] is not None and not same_bits(results[place], tensors[place].array):
-                return None
         numbered = range(self._tensors, self._tensors + len(numbers))
         self.made.graph = freed_graph(symbols, nodes, numbered)
         self.made.expected = {place: values[place] for place in self.made.written}
         return self._finished(symbols, {out: (each.shape, each.strides, each.dtype) for out, each in results.items()})
+
+    def _are_made(self, made: Mapping[int, Any], tensors: Sequence[Any]) -> bool:
+        """Whether the calls before the backward have made the same as their commands."""
+        return all(
+            same_bits(made[place], tensors[place].array) for place in self._results if tensors[place] is not None
+        )
 
     def _are_saved(self, values: Sequence[Any], nodes: Sequence[Any], noted: NotedPass) -> bool:
         """Whether the values that the pass loads are those that the nodes have saved."""
@@ -542,10 +547,10 @@ class _Join:
                 return False
         return True
 
-    def _computed(self, values: list[Any], agrees: Callable[[], bool]) -> dict[int, Any] | None:
+    def _computed(self, values: list[Any], agrees: Callable[[Mapping[int, Any]], bool]) -> dict[int, Any] | None:
         """Results of calls by register, of a run on these values; None if it takes long.
 
-        agrees: what must hold between the pass and what follows; if it does not, the result is None too.
+        agrees: what must hold of the results between the pass and what follows; if it does not, the result is None too.
         """
         began = thread_time()
         results: dict[int, Any] = {}
@@ -563,7 +568,7 @@ class _Join:
                     return False
             return True
 
-        if not compute(-1) or not agrees():
+        if not compute(-1) or not agrees(results):
             return None
         for _, register in self.made._leaves:
             values[register] = np.asarray(values[register], order="C")

@@ -113,9 +113,8 @@ def seen(side: Side) -> Any:
 class Program:
     """A random network as prepared ops, its loss, and updates in place; the same structure in each step."""
 
-    def __init__(self, seed: int, linear: bool = False) -> None:
-        """linear: with layers by the op `linear`, too. A step that has them does not run as one list."""
-        self.random, self.linear = random.Random(seed), linear
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
         self.prepared: list[service_pb2.Command] = []
         self.next_id = 1000
         numbers = np.random.default_rng(seed)
@@ -157,10 +156,10 @@ class Program:
             elif kind == 1:
                 wide.append(call(pick.choice(BINARY), one, pick.choice([6, *wide])))
             elif kind == 2:
-                wide.append(call(pick.choice(["matmul", "linear"] if self.linear else ["matmul"]), one, 4))
+                wide.append(call(pick.choice(["matmul", "linear"]), one, 4))
             else:
                 wide.append(call(pick.choice(["mul", "add"]), one, pick.uniform(0.5, 2)))
-        if self.linear and pick.random() < 0.4:
+        if pick.random() < 0.4:
             scores = call("linear", wide[-1], call("transpose", 2, argument(0), argument(1)), 3)
         else:
             scores = call("add", call("matmul", wide[-1], 2), 3)
@@ -249,7 +248,7 @@ def sides_of(program: Program, *repeats: bool) -> tuple[list[Side], tuple[int, i
 @pytest.mark.parametrize("seed", range(40))
 def test_random_steps_leave_the_same_state(seed: int) -> None:
     pick = random.Random(seed)
-    program = Program(seed, linear=True)
+    program = Program(seed)
     (ordinary, repeating), sgd = sides_of(program, False, True)
     for number in range(14):
         commands, made = program.step(sgd)
@@ -282,7 +281,7 @@ def watched(side: Side) -> list[bool]:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_passes_are_repeated_from_the_second_step_on(seed: int) -> None:
-    program = Program(seed, linear=True)
+    program = Program(seed)
     side, sgd = sides_of(program, True)
     side[0].session.steps = None
     found = watched(side[0])
@@ -294,7 +293,7 @@ def test_passes_are_repeated_from_the_second_step_on(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_a_memory_limit_refuses_the_same_steps(seed: int) -> None:
     pick = random.Random(seed)
-    program = Program(seed, linear=True)
+    program = Program(seed)
     sides, sgd = sides_of(program, False, True)
     for number in range(12):
         commands, _ = program.step(sgd)

@@ -18,7 +18,7 @@ from gradwire_engine.graph.callbacks import hook_tensor
 from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_server.session.meter import Meter
 from gradwire_server.session.prepared import ops, steps
-from tests.server.harness import Id, command, op
+from tests.server.harness import Id, argument, command, op
 from tests.server.session.test_repeated_steps import Program, Side, disturb, prepare_update, seen, sides_of
 
 LEAVES = (2, 3, 4, 6)
@@ -330,6 +330,24 @@ class Sloped(Program):
         told = [[1.0 if type(each) is float else Id(0) for each in one] for one in given]
         ops = [self.prepare(op(name, *one, outputs=[0])) for name, one in zip(names, told, strict=True)]
         return [(number, list(one)) for number, one in zip(ops, given, strict=True)]
+
+
+class Transposed(Program):
+    """A program with a view of a leaf that the step changes."""
+
+    def _plan(self) -> list[tuple[int, list[Any]]]:
+        turned = self.prepare(op("transpose", Id(0), argument(0), argument(1), outputs=[0]))
+        layer = self.prepare(op("linear", Id(0), Id(0), Id(0), outputs=[0]))
+        loss = self.prepare(op("sum", Id(0), outputs=[0]))
+        return [(turned, [2]), (layer, [1, ("made", 0), 3]), (loss, [("made", 1)])]
+
+
+def test_a_step_with_a_view_of_what_it_changes_is_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.server.session.test_steps.Program", Transposed)
+    pair = Pair(SEED, monkeypatch)
+    pair.warm()
+    for _ in range(3):
+        pair.next_is(True)
 
 
 def test_bytes_are_those_of_the_list_that_holds_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
