@@ -208,7 +208,7 @@ def test_a_rank_that_does_not_take_part_breaks_the_group_and_aborts(make: Any, w
     world.deaf.add(1)  # its call reaches nobody
 
     def work(rank: Rank) -> tuple[str, str]:
-        fields = {"timeout_ms": 500} if cause == "late" else {}
+        fields = {"timeout_ms": 500} if cause == "late" and rank is one else {}
         return refused(lambda: rank.ask("ALL_REDUCE", op="REDUCE_OP_SUM", inputs=[numbers[rank]], **fields))
 
     with ThreadPoolExecutor(2) as pool:
