@@ -15,9 +15,8 @@ from gradwire_engine.ops.shape_rules import shape_rules
 # Dtype rules by shape rule.
 _BY_SHAPE_RULE = {
     "floats": {
-        "along", "convolution", "deviation", "dot", "dropout", "elementwise_loss",
-        "transposed_convolution", "layer_norm", "length", "linear",
-        "log_of_sums", "matmul", "pointwise", "pooling", "reduction",
+        "along", "convolution", "deviation", "dot", "dropout", "elementwise_loss", "layer_norm", "length", "linear",
+        "log_of_sums", "matmul", "pointwise", "pooling", "reduction", "transposed_convolution",
     },
     "full_precision": {"adaptive_pooling", "batch_norm", "recurrent"},
     "first": {

@@ -50,17 +50,13 @@ from gradwire._tensor.shape_rules.elementwise import (
     triangle,
 )
 from gradwire._tensor.shape_rules.layers import (
-    adaptive_pooling,
     batch_norm,
     class_loss,
-    convolution,
     elementwise_loss,
     embedding,
     embedding_bag,
     layer_norm,
-    pooling,
     recurrent,
-    transposed_convolution,
 )
 from gradwire._tensor.shape_rules.sizes import Rule, Shapes
 from gradwire._tensor.shape_rules.views import (
@@ -88,6 +84,7 @@ from gradwire._tensor.shape_rules.views import (
     unsqueeze,
     viewed_as,
 )
+from gradwire._tensor.shape_rules.windows import adaptive_pooling, convolution, pooling, transposed_convolution
 
 __all__ = ["MAY_COPY", "RULES", "Rule", "Shapes", "item_kinds"]
 

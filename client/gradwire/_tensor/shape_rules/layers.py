@@ -1,4 +1,4 @@
-"""Shape rules of layers and losses."""
+"""Shape rules of embeddings, norms, recurrent layers and losses."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ import math
 from typing import Any
 
 from gradwire._proxy.handle import Handle
-from gradwire._tensor.shape_rules.sizes import Shapes, dense, dim_of
+from gradwire._tensor.shape_rules.sizes import Shapes, dense, dim_of, has_parameters
+
+# Rows of a recurrent layer's weights for each number of its state.
+_GATES = {"lstm_layer": 4, "gru_layer": 3, "rnn_layer": 1}
 
 
 def embedding(
@@ -35,10 +38,7 @@ def layer_norm(
         return None
     if 0 in shape or shape[len(shape) - len(sizes) :] != sizes or len(shape) < len(sizes) or input._spec.strides:
         return None
-    for each in (weight, bias):
-        if each is not None and (not isinstance(each, Handle) or tuple(each._spec.shape) != sizes):
-            return None
-    return dense(shape)
+    return dense(shape) if has_parameters((weight, bias), sizes) else None
 
 
 def batch_norm(
@@ -69,61 +69,7 @@ def batch_norm(
             return None
         if training and each._spec.is_view:
             return None
-    for each in (running_mean, running_var, weight, bias):
-        if each is not None and (not isinstance(each, Handle) or tuple(each._spec.shape) != shape[1:2]):
-            return None
-    return dense(shape)
-
-
-def pooling(
-    op: str,
-    input: Any,
-    kernel_size: Any = None,
-    stride: Any = None,
-    padding: Any = 0,
-    dilation: Any = 1,
-    ceil_mode: Any = False,
-    last: Any = False,
-    *args: Any,
-    **named: Any,
-) -> Shapes:
-    """max_pool2d, max_pool3d, avg_pool2d and avg_pool3d of contiguous batches, without the places of maxima."""
-    if not isinstance(input, Handle) or named:
-        return None
-    if op.startswith("avg"):
-        if any(each is not None for each in args) or type(ceil_mode) is not bool or last is not None:
-            return None
-        dilation, ceil_mode = 1, dilation  # these have no dilation
-    elif last is not False or args:
-        return None
-    shape, rank = tuple(input._spec.shape), int(op[-2])
-    if len(shape) != rank + 2 or 0 in shape or input._spec.strides or ceil_mode is not False:
-        return None
-    kernel = _per_dimension(kernel_size, rank)
-    steps = kernel if stride is None else _per_dimension(stride, rank)
-    pads, gaps = _per_dimension(padding, rank), _per_dimension(dilation, rank)
-    if not (kernel and steps and pads and gaps) or min(*kernel, *steps, *gaps) < 1 or min(pads) < 0:
-        return None
-    reach = [gap * (size - 1) + 1 for gap, size in zip(gaps, kernel, strict=True)]
-    free = [size + 2 * pad - one for size, pad, one in zip(shape[2:], pads, reach, strict=True)]
-    if min(free) < 0 or any(pad > size // 2 for pad, size in zip(pads, kernel, strict=True)):
-        return None
-    if op == "avg_pool3d" and any(size < one for size, one in zip(shape[2:], kernel, strict=True)):
-        return None
-    return dense((*shape[:2], *[room // step + 1 for room, step in zip(free, steps, strict=True)]))
-
-
-def adaptive_pooling(op: str, input: Any, output_size: Any = None, *args: Any, **named: Any) -> Shapes:
-    """adaptive_avg_pool2d of a contiguous batch to one mean per channel. Others have another node."""
-    if not isinstance(input, Handle) or args or named:
-        return None
-    shape, sizes = tuple(input._spec.shape), _per_dimension(output_size, 2)
-    if len(shape) != 4 or 0 in shape or input._spec.strides or sizes != (1, 1):
-        return None
-    return dense((*shape[:2], *sizes))
-
-
-_GATES = {"lstm_layer": 4, "gru_layer": 3, "rnn_layer": 1}
+    return dense(shape) if has_parameters((running_mean, running_var, weight, bias), shape[1:2]) else None
 
 
 def recurrent(op: str, input: Any, *args: Any, **named: Any) -> Shapes:
@@ -152,96 +98,10 @@ def recurrent(op: str, input: Any, *args: Any, **named: Any) -> Shapes:
         return None
     if any(each._spec.strides for each in (input, *given[:states], *weights)):
         return None
-    for each in biases:
-        if each is not None and (not isinstance(each, Handle) or tuple(each._spec.shape) != (rows,)):
-            return None
+    if not has_parameters(biases, (rows,)):
+        return None
     made = dense((*shape[:-1], width))
     return None if made is None else (*made, *[((batch, width), ())] * states)
-
-
-def _per_dimension(value: Any, count: int) -> tuple[int, ...]:
-    """An int, or one for each dimension; empty for another value."""
-    if type(value) is int:
-        return (value,) * count
-    if isinstance(value, (list, tuple)) and len(value) == count and all(type(each) is int for each in value):
-        return tuple(value)
-    return ()
-
-
-def convolution(
-    op: str,
-    input: Any,
-    weight: Any = None,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    dilation: Any = 1,
-    groups: Any = 1,
-    *args: Any,
-    **named: Any,
-) -> Shapes:
-    """conv1d, conv2d and conv3d of a batch."""
-    if not isinstance(input, Handle) or not isinstance(weight, Handle) or args or named:
-        return None
-    images, kernels = input._spec.shape, weight._spec.shape
-    rank = int(op[len("conv")])
-    if not len(images) == len(kernels) == rank + 2 or 0 in (*images, *kernels):
-        return None
-    if input._spec.strides or weight._spec.strides or not input._spec.dtype.is_floating_point:
-        return None
-    if type(groups) is not int or groups < 1 or kernels[0] % groups or images[1] != kernels[1] * groups:
-        return None
-    if bias is not None and (not isinstance(bias, Handle) or tuple(bias._spec.shape) != kernels[:1]):
-        return None
-    steps, pads, gaps = (_per_dimension(each, rank) for each in (stride, padding, dilation))
-    if not (steps and pads and gaps) or min(steps) < 1 or min(pads) < 0 or min(gaps) < 1:
-        return None
-    free = [
-        size + 2 * pad - gap * (kernel - 1) - 1
-        for size, pad, gap, kernel in zip(images[2:], pads, gaps, kernels[2:], strict=True)
-    ]
-    if min(free) < 0:
-        return None
-    return dense((images[0], kernels[0], *[room // step + 1 for room, step in zip(free, steps, strict=True)]))
-
-
-def transposed_convolution(
-    op: str,
-    input: Any,
-    weight: Any = None,
-    bias: Any = None,
-    stride: Any = 1,
-    padding: Any = 0,
-    output_padding: Any = 0,
-    groups: Any = 1,
-    dilation: Any = 1,
-    *args: Any,
-    **named: Any,
-) -> Shapes:
-    """conv_transpose1d, conv_transpose2d and conv_transpose3d of a batch, padded by less than a stride."""
-    if not isinstance(input, Handle) or not isinstance(weight, Handle) or args or named:
-        return None
-    images, kernels = input._spec.shape, weight._spec.shape
-    rank = int(op[len("conv_transpose")])
-    if not len(images) == len(kernels) == rank + 2 or 0 in (*images, *kernels):
-        return None
-    if input._spec.strides or weight._spec.strides or not input._spec.dtype.is_floating_point:
-        return None
-    if type(groups) is not int or groups < 1 or kernels[0] % groups or images[1] != kernels[0]:
-        return None
-    channels = kernels[1] * groups
-    if bias is not None and (not isinstance(bias, Handle) or tuple(bias._spec.shape) != (channels,)):
-        return None
-    steps, pads, gaps, extra = (_per_dimension(each, rank) for each in (stride, padding, dilation, output_padding))
-    if not (steps and pads and gaps and extra) or min(steps) < 1 or min(*pads, *extra) < 0 or min(gaps) < 1:
-        return None
-    if any(more >= step for more, step in zip(extra, steps, strict=True)):
-        return None
-    sizes = [
-        (size - 1) * step - 2 * pad + gap * (kernel - 1) + 1 + more
-        for size, step, pad, gap, kernel, more in zip(images[2:], steps, pads, gaps, kernels[2:], extra, strict=True)
-    ]
-    return dense((images[0], channels, *sizes)) if min(sizes) > 0 else None
 
 
 def _is_reduced(reduction: Any, old: tuple[Any, ...]) -> bool:

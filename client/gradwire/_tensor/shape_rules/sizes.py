@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from gradwire._base.dtypes import dtype
+from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec
 
 Sizes: TypeAlias = tuple[int, ...]
@@ -94,6 +95,11 @@ def broadcast(shapes: Sequence[Sequence[int]]) -> Sizes | None:
                     return None
                 sizes[place] = size
     return tuple(sizes)
+
+
+def has_parameters(given: Sequence[Any], sizes: Sequence[int]) -> bool:
+    """Whether each of a layer's parameters is left out, or has these sizes."""
+    return all(each is None or (isinstance(each, Handle) and each._spec.shape == sizes) for each in given)
 
 
 def dtype_of(named: Mapping[str, Any], default: dtype) -> dtype:
