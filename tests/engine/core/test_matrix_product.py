@@ -15,9 +15,10 @@ from gradwire_engine.core import matrix_product as module
 from gradwire_engine.core.matrix_product import matrix_product
 from gradwire_engine.core.threads import POOL
 
-# Without AVX-512 products are NumPy's (`_fast`), and the library's bits depend on the layout of the result.
-needs_library = pytest.mark.skipif(
-    module._fast() is None, reason="needs AVX-512 and oneDNN: pip install gradwire[onednn]"
+# With AVX2 the library computes products, too, which only tests use. Their bits depend on the layouts there.
+needs_library = pytest.mark.skipif(module.library() is None, reason="needs oneDNN: pip install gradwire[onednn]")
+same_bits = pytest.mark.skipif(
+    module._fast() is None, reason="needs oneDNN and AVX-512, where bits are those of any layout"
 )
 Arrays = Callable[..., np.ndarray]
 
@@ -61,7 +62,7 @@ def close(made: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
     assert np.all(np.abs(made - wanted) <= 1e-5 * bound + 1e-30)
 
 
-@needs_library
+@same_bits
 @pytest.mark.parametrize("layouts", list(itertools.product([False, True], repeat=3)), ids=str)
 @pytest.mark.parametrize("shape", [(2, 2, 1), (5, 7, 3), (33, 64, 100), (300, 600, 70), (700, 130, 200)], ids=str)
 @pytest.mark.parametrize("lead", [(), (3,), (2, 3)], ids=str)
@@ -169,7 +170,7 @@ def test_a_fork_multiplies(used: list[bool], arrays: Arrays, monkeypatch: pytest
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-@needs_library
+@same_bits
 @pytest.mark.parametrize("turns", list(itertools.product([False, True], repeat=3)), ids=str)
 @pytest.mark.parametrize("shape", [(3, 5, 7), (1, 5, 7), (40, 33, 64)], ids=str)
 def test_a_repeated_product_is_that_of_the_arrays_given(
@@ -295,7 +296,7 @@ def test_beside_a_client_small_eager_products_use_one_thread(
     assert asked == expected
 
 
-@needs_library
+@same_bits
 @pytest.mark.parametrize("turns", [(False, False), (True, False), (False, True), (True, True)], ids=str)
 def test_the_number_of_cores_does_not_change_a_bit(
     turns: tuple[bool, bool], arrays: Arrays, used: list[bool], monkeypatch: pytest.MonkeyPatch
