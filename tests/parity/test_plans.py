@@ -34,6 +34,7 @@ STEPWISE = {
     "repeat_interleave", "stft", "unique", "unique_consecutive",
     "bitwise_not",  # the tables have other dtypes
 }  # fmt: skip
+_PARTS = 8  # of the ops, each a test
 
 
 def applied(name: str, args: Any, kwargs: Any = None) -> list[engine.Tensor]:
@@ -125,17 +126,24 @@ def compare(plan: Plan, call: _Call, shapes: list[tuple[tuple[int, ...], Any]]) 
                 np.testing.assert_array_equal(one.array, other.array)
 
 
-def test_plans_hold_for_other_values() -> None:
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_plans_hold_for_other_values(part: int) -> None:
     """Results, first and second derivatives, in double precision, of every op that has a plan."""
+    ops = set(sorted({made.op for made in CASES})[part::_PARTS])
     with activate(Context()), np.errstate(all="ignore"):
         found = {
             made.op
             for made in CASES
+            if made.op in ops
             for sample in made.samples
             for dtype in {"float64", "complex128", "int64", "bool"}.intersection(sample.dtypes)
             if planned(_Call(made, sample, dtype))
         }
-    assert {made.op for made in CASES} - found == STEPWISE
+    assert ops - found == STEPWISE & ops
+
+
+def test_ops_without_a_plan_are_in_the_tables() -> None:
+    assert {made.op for made in CASES} >= STEPWISE
 
 
 @pytest.mark.skipif(not kernel_cache.available(), reason="llvmlite is not installed")
