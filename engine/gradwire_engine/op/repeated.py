@@ -52,7 +52,7 @@ class Listing(NamedTuple):
 
     parts: each with the sources of its arguments: ("given", an argument of the call), ("made", the result of an
     earlier part) or ("value", a constant). The last part makes the result. room: bytes; work: operations of one part.
-    writer: of a call in place, what changes the first argument; it has no parts.
+    writer: of a call in place, what changes the first argument; it has no parts. result: describes a new tensor.
     """
 
     operands: tuple[Operand, ...]
@@ -60,6 +60,7 @@ class Listing(NamedTuple):
     room: int = 0
     work: float = 0.0
     writer: Any = None
+    result: Operand | None = None
 
 
 def listing_of(repeated: Repeated | None) -> Listing | None:
@@ -415,7 +416,7 @@ def _of_calls(
     if work >= LONG or made is not recorder.calls[-1][2]:
         return None
     _call_of(source, parts, [given for _, given, _ in recorder.calls], int(room), float(work))
-    listing = _listed(source, parts, args, varying, int(room), float(work))
+    listing = _listed(source, parts, args, varying, int(room), float(work))._replace(result=_operand(made, False))
     repeated = source.function()
     repeated.listing = listing  # type: ignore[attr-defined]
     return repeated
