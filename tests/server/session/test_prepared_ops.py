@@ -107,7 +107,7 @@ def test_an_in_place_op_has_no_outputs() -> None:
 
 def test_a_call_is_kept_to_be_repeated_after_some_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     made, asked = prepared("mul", Id(1), Id(2), outputs=[9]), []
-    monkeypatch.setattr(repeats, "repeated_call", lambda op, args, context: (op.apply(args), asked.append(args)))
+    monkeypatch.setattr(repeats, "recipe_of_call", lambda op, args, context: (op.apply(args), asked.append(args)))
     for _ in range(repeats._FIRST):
         assert made.apply((SCOPE.tensor(1), SCOPE.tensor(2))).array.tolist() == [2, 2]
     assert not asked

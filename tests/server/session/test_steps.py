@@ -99,6 +99,7 @@ class Pair:
 @pytest.fixture(autouse=True)
 def calls_are_kept_from_the_second_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "_FIRST", 1)
+    monkeypatch.setattr(repeats, "_recipes", {})
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from gradwire.v1 import commands_pb2, types_pb2
 from gradwire_engine import Context
 from gradwire_engine.op.repeated import Listing
 from gradwire_server.session.arguments import Tensors, check_in_place, named_op, read_index
-from gradwire_server.session.prepared.repeats import Description, Repeats
+from gradwire_server.session.prepared.repeats import Description, Repeats, shared_values
 
 Words: TypeAlias = Sequence[int]
 
@@ -61,7 +61,8 @@ class Prepared:
         #: Whether arguments are tensors and numbers, so that `apply` may repeat calls.
         self.plainly = not self.lists and not self.indices and (call.in_place or self.outputs == 1)
         places = [[place for place, _ in found] for found in (self.tensors, self.numbers)]
-        self.repeats = Repeats(call, self.context, *places)
+        fixed, self.values = shared_values(call, self.values)
+        self.repeats = Repeats(call, self.context, fixed, *places)
 
     def apply(self, arguments: tuple[Any, ...]) -> Any:
         """Apply the op, in its context, to arguments that the likely call did not take. Raises EngineError."""
