@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from types import CodeType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -31,6 +30,7 @@ from gradwire_engine.op.refusals import REFUSED, explain, shares_elements
 from gradwire_engine.op.workload import check_interrupt, estimate
 
 _MOST_PARTS = 16  # ops of one composite
+_MOST_BYTES = 1 << 10  # of an array that a recipe holds
 #: Repeats a call: takes the arguments and the context, and returns the result; None if the op itself must be applied.
 #: Raises EngineError: CANCELLED, and in place what the op raises.
 Repeated: TypeAlias = "Callable[[tuple[Any, ...], Context], Tensor | None]"
@@ -52,7 +52,7 @@ class Listing(NamedTuple):
 
     parts: each with the sources of its arguments: ("given", an argument of the call), ("made", the result of an
     earlier part) or ("value", a constant). The last part makes the result. room: bytes; work: operations of one part.
-    writer: of a call in place, what changes the first argument; it has no parts.
+    writer: of a call in place, what changes the first argument; it has no parts. result: describes a new tensor.
     """
 
     operands: tuple[Operand, ...]
@@ -60,6 +60,7 @@ class Listing(NamedTuple):
     room: int = 0
     work: float = 0.0
     writer: Any = None
+    result: Operand | None = None
 
 
 def listing_of(repeated: Repeated | None) -> Listing | None:
@@ -178,32 +179,29 @@ class _Source:
     A call is a few microseconds, so its checks are one expression over local names, as in dataclasses' methods.
     """
 
-    def __init__(self, args: Sequence[Any], context: Context, varying: bool, views: bool) -> None:
+    def __init__(self, args: Sequence[Any], varying: bool, views: bool) -> None:
         """varying: whether other floats are allowed in place of the arguments that are floats. views: whether operands
         may be views.
         """
-        self.names: dict[str, Any] = {
-            "CURRENT": context, "Tensor": Tensor, "Storage": Storage, "Saved": Saved, "Node": Node, "np": np,
-            "edge_of": edge_of, "is_same": is_same, "check_interrupt": check_interrupt, "as_array": as_array,
-            "ndarray": np.ndarray,
-        }  # fmt: skip
+        self.names: dict[str, Any] = {}
         self.lines: list[str] = []
         self.told = [f"a{place}" for place in range(len(args))]
-        checks = ["context is not CURRENT", "context.duals.active"]
+        checks = ["context is not CURRENT", "duals.active"]
         for name, each in zip(self.told, args, strict=True):
             if type(each) is Tensor:
                 late = f"(w.written or w.seen != {name}.storage.history)"  # a view that must follow its base first
-                checks.append(f"type({name}) is not Tensor")
-                checks.append(f"((w := {name}.view) is not None{f' and {late}' if views else ''})")
-                checks += [f"type({name}.storage) is not Storage", f"{name}.requires_grad is not {each.requires_grad}"]
-                checks.append(f"(x := {name}.array).dtype is not {self.named(each.array.dtype)}")
-                layout = self.named(each.array.strides), self.named(each.array.shape)
-                checks.append(f"x.strides != {layout[0]} or x.shape != {layout[1]}")
+                array = each.array
+                checks.append(
+                    f"type({name}) is not Tensor or (w := {name}.view) is not None{f' and {late}' if views else ''}"
+                    f" or type({name}.storage) is not Storage or {name}.requires_grad is not {each.requires_grad}"
+                    f" or (x{name} := {name}.array).dtype is not {self.named(array.dtype)}"
+                    f" or x{name}.strides != {self.named(array.strides)} or x{name}.shape != {self.named(array.shape)}"
+                )
             elif varying and type(each) is float:
                 checks.append(f"type({name}) is not float")
             else:
                 value = self.named(each)
-                checks.append(f"({name} is not {value} and not is_same({name}, {value}))")
+                checks.append(f"{name} is not {value} and not is_same({name}, {value})")
         self.add(f"{', '.join(self.told)}, = args", f"if {' or '.join(checks)}:", "    return None")
 
     def named(self, value: Any) -> str:
@@ -216,17 +214,50 @@ class _Source:
         """Add lines to the function's body."""
         self.lines += lines
 
-    def function(self) -> Repeated:
-        """The function."""
-        exec(_compiled("\n    ".join(["def call(args, context):", *self.lines])), self.names)
-        call: Repeated = self.names.pop("call")  # else the function and its globals would refer to each other
-        return call
+    def function(self) -> Callable[[Context], Repeated]:
+        """What makes the function for a context."""
+        text = [
+            f"def bound({', '.join(self.names)}):", " def of(CURRENT):",
+            "  account, nodes, command, duals = CURRENT.account, CURRENT.nodes, CURRENT.command, CURRENT.duals",
+            "  def call(args, context):", *[f"   {line}" for line in self.lines], "  return call", " return of",
+        ]  # fmt: skip
+        made: Callable[[Context], Repeated] = _compiled("\n".join(text))(*self.names.values())
+        return made
 
 
 @lru_cache(maxsize=1024)
-def _compiled(text: str) -> CodeType:
-    """The code of a source text. Calls that differ in sizes have the same text, and compiling takes 0.4 ms."""
-    return compile(text, "<repeated call>", "exec")
+def _compiled(text: str) -> Callable[..., Any]:
+    """The function of a source text. Calls that differ in sizes have the same text, and compiling takes 0.4 ms."""
+    made: dict[str, Any] = {}
+    exec(compile(text, "<repeated call>", "exec"), _GLOBALS, made)
+    bound: Callable[..., Any] = made["bound"]
+    return bound
+
+
+class Recipe:
+    """What makes the repeated calls of a description, one for each context with the same settings.
+
+    listing: what they compute.
+    """
+
+    __slots__ = ("_of", "is_small", "listing")
+
+    def __init__(self, of: Callable[[Context], Repeated], listing: Listing) -> None:
+        self._of, self.listing = of, listing
+        #: Whether it holds no arrays, so that it may be kept beside the sessions' memory.
+        self.is_small = not any(_holds_arrays(part.forward) for part, _ in listing.parts)
+
+    def repeated(self, context: Context) -> Repeated:
+        """The repeated call of a context."""
+        made = self._of(context)
+        made.listing = self.listing  # type: ignore[attr-defined]
+        return made
+
+
+def _holds_arrays(function: Any) -> bool:
+    """Whether a function's variables are large arrays."""
+    cells = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+    return any(isinstance(each, np.ndarray) and each.nbytes > _MOST_BYTES for each in cells)
 
 
 def as_array(value: Any) -> Any:
@@ -238,19 +269,18 @@ def as_array(value: Any) -> Any:
 
 def _call_of(source: _Source, parts: Sequence[Part], given: Sequence[Sequence[Any]], room: int, work: float) -> None:
     """Add the computation of the parts; `given` has the arguments that they had."""
+    recorded = any(part.plan is not None for part in parts)
     source.add(
-        "account = context.account",
         f"if account.limit and account.bytes + {source.named(room)} > account.limit"
         f" or {source.named(work)} > account.operations:",
         "    return None",
         "if account.pressed:",
         "    check_interrupt(context)",
-        "nodes = context.nodes",
-        "first = nodes.next",
+        *(["first = nodes.next"] if recorded else []),
         "try:",
     )
     for number, (part, args) in enumerate(zip(parts, given, strict=True)):
-        told = [f"{name}.array" if type(each) is Tensor else name for name, each in zip(part.told, args, strict=True)]
+        told = [_array(name) if type(each) is Tensor else name for name, each in zip(part.told, args, strict=True)]
         source.add(
             f"    array = {source.named(part.forward)}(np, {', '.join(told)})",
             "    if type(array) is not ndarray:",
@@ -272,13 +302,20 @@ def _call_of(source: _Source, parts: Sequence[Part], given: Sequence[Sequence[An
             f"    node = Node({source.named(part.op)}, {part.name!r}, {plan}, {saved}, ({', '.join(edges)},), "
             f"{source.named(part.metas)}, nodes.next)",
             "    nodes.next += 1",
-            "    node.command = context.command.number",
+            "    node.command = command.number",
             f"    node.part = {source.named(part)}",
             *([f"    node.work = {source.named(part.work)}"] if part.work else []),
             "    made.node = node",
             "    made.requires_grad = True",
         )
-    source.add("    return made", "except Exception:", "    nodes.next = first", "    return None")
+    source.add(
+        "    return made", "except Exception:", *(["    nodes.next = first"] if recorded else []), "    return None"
+    )
+
+
+def _array(name: str) -> str:
+    """Source text of a tensor's array; the checks have named those of the arguments."""
+    return f"x{name}" if name[0] == "a" else f"{name}.array"
 
 
 def _wrapped(source: _Source, part: Part) -> str:
@@ -290,20 +327,27 @@ def _wrapped(source: _Source, part: Part) -> str:
 
 def _change_of(source: _Source, op: Op, args: Sequence[Any]) -> None:
     """Add the in-place computation of an op."""
-    told = [f"{name}.array" if type(each) is Tensor else name for name, each in zip(source.told, args, strict=True)]
-    source.names.update(REFUSED=REFUSED, explain=explain, writer=op.writer, op=op)
+    told = [_array(name) if type(each) is Tensor else name for name, each in zip(source.told, args, strict=True)]
+    writer, named = source.named(op.writer), source.named(op)
     others = [name for name, each in zip(source.told[1:], args[1:], strict=True) if type(each) is Tensor]
     source.add("storage = a0.storage")
     for name in others:
         source.add(f"if {name}.storage is storage:", "    return None")
     source.add(
         "try:",
-        f"    writer(np, {', '.join(told)})",
+        f"    {writer}(np, {', '.join(told)})",
         "except REFUSED as error:",
-        "    raise explain(op, args, error) from error",
+        f"    raise explain({named}, args, error) from error",
         "storage.changed()",
         "return a0",
     )
+
+
+_GLOBALS: dict[str, Any] = {
+    "Tensor": Tensor, "Storage": Storage, "Saved": Saved, "Node": Node, "np": np, "ndarray": np.ndarray,
+    "REFUSED": REFUSED, "explain": explain, "edge_of": edge_of, "check_interrupt": check_interrupt,
+    "as_array": as_array,
+}  # fmt: skip
 
 
 def is_same(one: Any, other: Any) -> bool:
@@ -311,6 +355,9 @@ def is_same(one: Any, other: Any) -> bool:
     if type(one) is tuple and type(other) is tuple:
         return len(one) == len(other) and all(map(is_same, one, other))
     return type(one) is type(other) and bool(one == other) and (type(one) is not float or repr(one) == repr(other))
+
+
+_GLOBALS["is_same"] = is_same
 
 
 def _plain_tensors(args: Sequence[Any], views: bool) -> bool:
@@ -339,6 +386,18 @@ def _is_fixed(value: Any) -> bool:
 
 def repeated_change(op: Op | Composite, args: tuple[Any, ...], context: Context) -> Repeated | None:
     """What repeats an in-place call with such arguments; None if the op itself must run each time."""
+    recipe = recipe_of_change(op, args, context)
+    return None if recipe is None else recipe.repeated(context)
+
+
+def repeated_call(op: Op | Composite, args: tuple[Any, ...], context: Context) -> tuple[Any, Repeated | None]:
+    """Apply an op; also return what repeats the call, or None if the op itself must run each time."""
+    made, recipe = recipe_of_call(op, args, context)
+    return made, None if recipe is None else recipe.repeated(context)
+
+
+def recipe_of_change(op: Op | Composite, args: tuple[Any, ...], context: Context) -> Recipe | None:
+    """What makes that which repeats an in-place call with such arguments; None if the op itself must run each time."""
     if not is_repeatable(op) or cupy() is not None or context.inference:
         return None
     if context.grad_enabled and any(type(each) is Tensor and each.requires_grad for each in args):
@@ -351,16 +410,14 @@ def repeated_change(op: Op | Composite, args: tuple[Any, ...], context: Context)
         return None
     if not fits_into(arrays[0], arrays, op.tensor_positions) or shares_elements(arrays[0]):
         return None
-    source = _Source(args, context, bool(op.promotes), False)
+    source = _Source(args, bool(op.promotes), False)
     _change_of(source, op, args)
-    repeated = source.function()
     operands = tuple([_operand(each, bool(op.promotes)) for each in args])
-    repeated.listing = Listing(operands, writer=op.writer)  # type: ignore[attr-defined]
-    return repeated
+    return Recipe(source.function(), Listing(operands, writer=op.writer))
 
 
-def repeated_call(op: Op | Composite, args: tuple[Any, ...], context: Context) -> tuple[Any, Repeated | None]:
-    """Apply an op; also return what repeats the call, or None if the op itself must run each time."""
+def recipe_of_call(op: Op | Composite, args: tuple[Any, ...], context: Context) -> tuple[Any, Recipe | None]:
+    """Apply an op; also return what makes that which repeats the call, or None if the op must run each time."""
     if cupy() is not None or context.duals.active or context.tracer is not None or not _plain_tensors(args, True):
         return op.apply(args), None
     if isinstance(op, Composite) and (op.reads_values or op.draws or _depends_on_data(op, args)):
@@ -382,7 +439,7 @@ def repeated_call(op: Op | Composite, args: tuple[Any, ...], context: Context) -
         return made, None
     alone = len(recorder.calls) == 1 and recorder.calls[0][0] is op and recorder.calls[0][1] is args
     varying = alone and isinstance(op, Op) and bool(op.promotes)
-    return made, _of_calls(recorder, args, made, context, varying)
+    return made, _of_calls(recorder, args, made, varying)
 
 
 def _depends_on_data(op: Composite, args: tuple[Any, ...]) -> bool:
@@ -390,10 +447,8 @@ def _depends_on_data(op: Composite, args: tuple[Any, ...]) -> bool:
     return bool(op.data_dependent(*args)) if callable(op.data_dependent) else op.data_dependent
 
 
-def _of_calls(
-    recorder: CallRecorder, args: tuple[Any, ...], made: Tensor, context: Context, varying: bool
-) -> Repeated | None:
-    source = _Source(args, context, varying, True)
+def _of_calls(recorder: CallRecorder, args: tuple[Any, ...], made: Tensor, varying: bool) -> Recipe | None:
+    source = _Source(args, varying, True)
     tensors = [id(each) for each in args if type(each) is Tensor]
     alone = len(recorder.calls) == 1 and recorder.calls[0][1] is args
     if not alone and len(set(tensors)) != len(tensors):
@@ -415,10 +470,8 @@ def _of_calls(
     if work >= LONG or made is not recorder.calls[-1][2]:
         return None
     _call_of(source, parts, [given for _, given, _ in recorder.calls], int(room), float(work))
-    listing = _listed(source, parts, args, varying, int(room), float(work))
-    repeated = source.function()
-    repeated.listing = listing  # type: ignore[attr-defined]
-    return repeated
+    listing = _listed(source, parts, args, varying, int(room), float(work))._replace(result=_operand(made, False))
+    return Recipe(source.function(), listing)
 
 
 def _listed(

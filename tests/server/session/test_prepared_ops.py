@@ -8,7 +8,7 @@ import pytest
 from gradwire.v1 import commands_pb2, types_pb2
 from gradwire_engine import Context, tensor
 from gradwire_server.common.errors import Refusal
-from gradwire_server.session.prepared import ops
+from gradwire_server.session.prepared import repeats
 from gradwire_server.session.prepared.ops import Prepared
 from tests.server.harness import Id, op
 
@@ -107,8 +107,8 @@ def test_an_in_place_op_has_no_outputs() -> None:
 
 def test_a_call_is_kept_to_be_repeated_after_some_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     made, asked = prepared("mul", Id(1), Id(2), outputs=[9]), []
-    monkeypatch.setattr(ops, "repeated_call", lambda op, args, context: (op.apply(args), asked.append(args)))
-    for _ in range(ops._FIRST):
+    monkeypatch.setattr(repeats, "recipe_of_call", lambda op, args, context: (op.apply(args), asked.append(args)))
+    for _ in range(repeats._FIRST):
         assert made.apply((SCOPE.tensor(1), SCOPE.tensor(2))).array.tolist() == [2, 2]
     assert not asked
     assert made.apply((SCOPE.tensor(1), SCOPE.tensor(2))).array.tolist() == [2, 2]

@@ -16,7 +16,7 @@ from gradwire_engine.graph.graph import AccumulateGrad
 from gradwire_engine.graph.saved import Saved
 from gradwire_server.common.limits import Limits
 from gradwire_server.session.batch import run_batch
-from gradwire_server.session.prepared import ops
+from gradwire_server.session.prepared import repeats
 from gradwire_server.session.session import CancelToken, PendingCall, Session
 from tests.server.harness import Id, argument, command, op
 
@@ -24,7 +24,8 @@ from tests.server.harness import Id, argument, command, op
 @pytest.fixture(autouse=True)
 def repeated_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls are repeated from their third on, so that short programs repeat them."""
-    monkeypatch.setattr(ops, "_FIRST", 1)
+    monkeypatch.setattr(repeats, "_FIRST", 1)
+    monkeypatch.setattr(repeats, "_recipes", {})
 
 
 NO_GRAD = types_pb2.GRAD_MODE_DISABLED
@@ -66,7 +67,7 @@ class Side:
         self.session.apply_deferred_releases()
         for each in self.session.writers[1].prepared.values():
             each.plainly = each.plainly and self.repeats
-            self.repeated += each.repeated is not None
+            self.repeated += each.repeats.made > 0
         return answer
 
 

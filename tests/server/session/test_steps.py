@@ -17,7 +17,7 @@ from gradwire_engine.autograd.repeated_step import RepeatedStep
 from gradwire_engine.graph.callbacks import hook_tensor
 from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_server.session.meter import Meter
-from gradwire_server.session.prepared import ops, steps
+from gradwire_server.session.prepared import repeats, steps
 from tests.server.harness import Id, argument, command, op
 from tests.server.session.test_repeated_steps import Program, Side, disturb, prepare_update, seen, sides_of
 
@@ -98,7 +98,8 @@ class Pair:
 
 @pytest.fixture(autouse=True)
 def calls_are_kept_from_the_second_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ops, "_FIRST", 1)
+    monkeypatch.setattr(repeats, "_FIRST", 1)
+    monkeypatch.setattr(repeats, "_recipes", {})
 
 
 @pytest.fixture

@@ -263,16 +263,21 @@ def _run(session: Session, prepared: Prepared, ids: Words, numbers: Sequence[flo
     if prepared.context is not session.current:
         session.enter(prepared.context)
     try:
-        repeated = prepared.repeated
+        repeats = prepared.repeats
+        likely = repeats.last.following
         if call.in_place:
-            if repeated is None or repeated(arguments, prepared.context) is None:
+            if likely.call(arguments, prepared.context) is None:
                 prepared.apply(arguments)
+            else:
+                repeats.last = likely
         elif prepared.outputs == 1:
             tensor_id = ids[at + prepared.width - 1]
             session.check_new(tensor_id)
-            result = None if repeated is None else repeated(arguments, prepared.context)
+            result: Any = likely.call(arguments, prepared.context)
             if result is None:
                 result = prepared.apply(arguments)
+            else:
+                repeats.last = likely
             if type(result) is Tensor:
                 if result.view is not None:
                     detach_from_intermediates(session, arguments, (result,))

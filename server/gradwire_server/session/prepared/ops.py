@@ -8,12 +8,11 @@ from typing import Any, Protocol, TypeAlias
 
 from gradwire.v1 import commands_pb2, types_pb2
 from gradwire_engine import Context
-from gradwire_engine.op.repeated import repeated_call, repeated_change
+from gradwire_engine.op.repeated import Listing
 from gradwire_server.session.arguments import Tensors, check_in_place, named_op, read_index
+from gradwire_server.session.prepared.repeats import Description, Repeats, shared_values
 
 Words: TypeAlias = Sequence[int]
-#: Calls before the first that is kept to be repeated, and the most between two of them; a miss doubles the number.
-_FIRST, _MOST = 16, 1 << 12
 
 
 class OpScope(Tensors, Protocol):
@@ -27,7 +26,6 @@ class Prepared:
     """A decoded op with places to fill: pairs of parameter position and word number, for tensors and doubles."""
 
     __slots__ = (
-        "_pause",
         "call",
         "context",
         "indices",
@@ -36,10 +34,9 @@ class Prepared:
         "outputs",
         "plainly",
         "raw",
-        "repeated",
+        "repeats",
         "tensors",
         "values",
-        "waiting",
         "width",
     )  # fmt: skip
 
@@ -61,26 +58,19 @@ class Prepared:
         call.check_complete(self.values)
         if call.in_place:
             check_in_place(call, request.outputs, bool(self.tensors) and self.tensors[0][0] == 0)
-        #: What repeats the last call of this description, if there is any; the calls to wait before the next is kept.
-        self.repeated: Any = None
-        self.waiting, self._pause = _FIRST, 1
         #: Whether arguments are tensors and numbers, so that `apply` may repeat calls.
         self.plainly = not self.lists and not self.indices and (call.in_place or self.outputs == 1)
+        places = [[place for place, _ in found] for found in (self.tensors, self.numbers)]
+        fixed, self.values = shared_values(call, self.values)
+        self.repeats = Repeats(call, self.context, fixed, *places)
 
     def apply(self, arguments: tuple[Any, ...]) -> Any:
-        """Apply the op, in its context, to arguments that `repeated` does not take. Raises EngineError."""
-        if not self.plainly:
-            return self.call.apply(arguments)
-        if self.waiting:
-            self.waiting -= 1
-            return self.call.apply(arguments)
-        self.waiting = self._pause = min(2 * self._pause, _MOST)
-        op = self.call.op
-        if self.call.in_place:
-            self.repeated = repeated_change(op, arguments, self.context)
-            return self.call.apply(arguments)
-        made, self.repeated = repeated_call(op, arguments, self.context)
-        return made
+        """Apply the op, in its context, to arguments that the likely call did not take. Raises EngineError."""
+        return self.repeats.apply(arguments) if self.plainly else self.call.apply(arguments)
+
+    def listing_for(self, operands: Sequence[Description], numbers: Sequence[float]) -> Listing | None:
+        """What the repeated call of such operands and numbers, in the words' order, computes; None without one."""
+        return self.repeats.listing_for(operands, numbers) if self.plainly else None
 
     def _prepare_argument(self, position: int, argument: types_pb2.Argument, session: Tensors) -> None:
         kind = argument.WhichOneof("kind")

@@ -7,15 +7,16 @@ step as one list of forwards (autograd/repeated_step.py). The loss may stay. Oth
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeAlias
 
 from gradwire_engine import Context, Tensor
 from gradwire_engine.autograd.repeated_backward import PassMemo
 from gradwire_engine.autograd.repeated_step import Call, Cleared, Named, Ran, RepeatedStep, make
-from gradwire_engine.op.repeated import Listing, listing_of
+from gradwire_engine.op.repeated import Listing
 from gradwire_server.common.protocol import CLIENT_IDS
 from gradwire_server.session.prepared.ops import Prepared, Words
+from gradwire_server.session.prepared.repeats import Description, describe, described_gradient
 
 _MOST_COMMANDS = 1024  # of a step
 _MOST_KNOWN = 1 << 13  # commands of all steps that are known
@@ -300,7 +301,7 @@ class Step:
             return False
         if known.runs > _ALWAYS and known.runs & (known.runs - 1):
             return False
-        listings = [listing_of(each.repeated) for each in self.commands.kinds if isinstance(each, Prepared)]
+        listings = list(self._listings(scope.store))
         if None in listings:
             return False
         varying: list[int] = []
@@ -325,6 +326,29 @@ class Step:
         noted, known.noted = known.noted, None
         if noted is not None and noted.confirm([scope.store.get(each) for each in self.ids]):
             known.list = noted
+
+    def _listings(self, store: Mapping[int, Tensor]) -> Iterator[Listing | None]:
+        """What each call computes, as far as it is known. Tensors that are still to be made are foretold."""
+        pattern, numbers = iter(self.known.pattern), iter(self.commands.numbers)
+        known: dict[int, Description] = {}
+        for place, each in enumerate(self.ids):
+            if each in store:
+                known[place] = describe(store[each])
+        for kind in self.commands.kinds:
+            if isinstance(kind, str):
+                places = [next(pattern) for _ in range(_width(kind))]
+                if kind == NAME and places[0] in known:
+                    known[places[1]] = described_gradient(known[places[0]])
+                continue
+            operands = [known.get(next(pattern)) for _ in kind.tensors]
+            given = [next(numbers) for _ in kind.numbers]
+            listing = None if None in operands else kind.listing_for(operands, given)  # type: ignore[arg-type]
+            if kind.outputs:
+                place = next(pattern)
+                if listing is not None and listing.result is not None:
+                    result = listing.result
+                    known[place] = (result.shape, result.strides, result.dtype, result.requires_grad)
+            yield listing
 
     def _told(self, listings: Iterator[Listing], varying: list[int]) -> Iterator[Call | Named | Cleared]:
         """The commands except the backward, as the engine joins them. Adds numbers that may vary to `varying`."""

@@ -1,0 +1,165 @@
+"""Repeats: the repeated calls of one prepared op, by the descriptions of its operands (engine: op/repeated.py).
+
+Layers of different sizes share a prepared op. A loop calls them in the same order each time, so each description
+remembers which one came next, and a call tries that one first. Sessions share what makes the repeated calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from threading import Lock
+from typing import Any, TypeAlias
+
+from gradwire_engine import Context, Tensor
+from gradwire_engine.op.repeated import Listing, Recipe, Repeated, listing_of, recipe_of_call, recipe_of_change
+from gradwire_server.session.arguments import NamedOp
+
+#: Calls with a description before the one that makes what repeats them. After a failure the number doubles.
+_FIRST, _MOST_WAITING = 2, 1 << 12
+_MOST = 16  # descriptions of one op that have a repeated call
+_MOST_KNOWN = 64  # descriptions of one op
+_MOST_SHARED = 1 << 12  # recipes, and arguments of prepared ops, of all sessions
+#: What repeated calls ask of an operand: shape, strides, dtype, and whether it requires grad.
+Description: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], Any, bool]"
+
+
+_lock = Lock()
+#: What makes repeated calls, by op, arguments, settings and descriptions; the oldest are forgotten.
+_recipes: dict[Hashable, Recipe] = {}
+#: Arguments that a prepared op fixes, by op and text. The same objects are compared faster.
+_fixed: dict[Hashable, list[Any]] = {}
+
+
+def shared_values(call: NamedOp, values: list[Any]) -> tuple[Hashable, list[Any]]:
+    """What an op's fixed arguments are known by, and these, as the first op with equal ones has them."""
+    key = (call.op, call.in_place, repr(values))
+    return key, values if any(type(each) is list for each in values) else _keep(_fixed, key, values)
+
+
+def _keep(known: dict[Hashable, Any], key: Hashable, value: Any) -> Any:
+    """The value that is known by a key, which may be this one from now on."""
+    with _lock:
+        found = known.setdefault(key, value)
+        if len(known) > _MOST_SHARED:
+            del known[next(iter(known))]
+    return found
+
+
+def describe(operand: Tensor) -> Description:
+    """The description of an operand."""
+    array = operand.array
+    return array.shape, array.strides, array.dtype, operand.requires_grad
+
+
+def described_gradient(leaf: Description) -> Description:
+    """The description of a leaf's gradient."""
+    shape, _, dtype, _ = leaf
+    strides, step = [], dtype.itemsize
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return shape, tuple(reversed(strides)), dtype, False
+
+
+def _nothing(arguments: tuple[Any, ...], context: Context) -> None:
+    """The call of a description that has no repeated call."""
+
+
+class Repeat:
+    """A description of operands. call: repeats calls with it. following: the description that came next."""
+
+    __slots__ = ("call", "following", "pause", "waiting")
+
+    def __init__(self) -> None:
+        self.call: Repeated = _nothing
+        self.following = self
+        self.waiting, self.pause = _FIRST, 1
+
+
+class Repeats:
+    """The descriptions with which an op was called.
+
+    last: of the last call that was repeated. made: how many have a repeated call.
+    """
+
+    __slots__ = ("_call", "_context", "_known", "_numbers", "_settings", "_tensors", "last", "made")
+
+    def __init__(
+        self, call: NamedOp, context: Context, fixed: Hashable, tensors: list[int], numbers: list[int]
+    ) -> None:
+        """fixed: stands for the op and its fixed arguments. tensors, numbers: places of the arguments that vary."""
+        self._call, self._context, self._tensors = call, context, tensors
+        self._settings = (fixed, context.grad_enabled, context.inference, context.default_dtype)
+        # A call of one op that promotes takes any float; others take the floats for which they were made.
+        self._numbers = () if getattr(call.op, "promotes", None) else tuple(numbers)
+        self._known: dict[Hashable, Repeat] = {}
+        self.made = 0
+        self.last = Repeat()
+
+    def apply(self, arguments: tuple[Any, ...]) -> Any:
+        """Apply the op, in its context, to arguments that `last.following` does not take. Raises EngineError."""
+        key = self._key(arguments)
+        known = self._known.get(key) or self._add(key)
+        if known.call is not _nothing:
+            made = None if known is self.last.following else known.call(arguments, self._context)
+            if made is None:
+                return self._call.apply(arguments)
+            self._passed(known)
+            return made
+        if known.waiting:
+            known.waiting -= 1
+            return self._call.apply(arguments)
+        return self._make(key, known, arguments)
+
+    def listing_for(self, operands: Sequence[Description], numbers: Sequence[float]) -> Listing | None:
+        """What the repeated call of such operands and numbers computes; None if there is none or it is not known."""
+        known = self._known.get((*(numbers if self._numbers else ()), *operands))
+        return None if known is None else listing_of(known.call)
+
+    def _key(self, arguments: tuple[Any, ...]) -> Hashable:
+        """What decides whether a repeated call takes the arguments, but for rare states."""
+        found: list[Any] = [arguments[place] for place in self._numbers]
+        for place in self._tensors:
+            each: Tensor = arguments[place]
+            array = each.array
+            found.append((array.shape, array.strides, array.dtype, each.requires_grad))
+        return tuple(found)
+
+    def _add(self, key: Hashable) -> Repeat:
+        """A new description, with a repeated call if another session has made what makes it."""
+        if len(self._known) >= _MOST_KNOWN:
+            self._forget(lambda each: each.call is not _nothing)
+        made = self._known[key] = Repeat()
+        recipe = _recipes.get((self._settings, key))
+        if recipe is not None:
+            self._use(made, recipe)
+        return made
+
+    def _forget(self, kept: Callable[[Repeat], bool]) -> None:
+        self._known = {key: each for key, each in self._known.items() if kept(each)}
+
+    def _make(self, key: Hashable, known: Repeat, arguments: tuple[Any, ...]) -> Any:
+        """Apply the op and make what repeats the call."""
+        known.waiting = known.pause = min(2 * known.pause, _MOST_WAITING)
+        if self._call.in_place:
+            recipe = recipe_of_change(self._call.op, arguments, self._context)
+            made = self._call.apply(arguments)
+        else:
+            made, recipe = recipe_of_call(self._call.op, arguments, self._context)
+        if recipe is not None:
+            if recipe.is_small:
+                _keep(_recipes, (self._settings, key), recipe)
+            self._use(known, recipe)
+            self._passed(known)
+        return made
+
+    def _use(self, known: Repeat, recipe: Recipe) -> None:
+        if self.made >= _MOST:
+            self._forget(lambda each: each is known or each.call is _nothing)
+            self.made, self.last = 0, Repeat()
+        self.made += 1
+        known.call = recipe.repeated(self._context)
+
+    def _passed(self, known: Repeat) -> None:
+        self.last.following = known
+        self.last = known
