@@ -348,9 +348,7 @@ def test_a_pass_over_replaced_data_is_left_to_the_ordinary_one(graphs: Graphs, m
     assert graphs.grads() == before
 
 
-def test_a_pass_whose_slice_is_over_is_left_to_the_ordinary_one(
-    graphs: Graphs, memo: PassMemo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cancelled_pass_changes_nothing(graphs: Graphs, memo: PassMemo, monkeypatch: pytest.MonkeyPatch) -> None:
     class Due(Interrupt):
         def stopping(self) -> bool:
             return True
@@ -360,8 +358,10 @@ def test_a_pass_whose_slice_is_over_is_left_to_the_ordinary_one(
     monkeypatch.setattr("gradwire_engine.autograd.repeated_backward.monotonic", lambda: next(clock, 2.0))
     object.__setattr__(graphs.context, "interrupt", interrupt)
     before = graphs.grads()
-    assert memo.run(loss) is None
+    with pytest.raises(EngineError, match="cancelled"):
+        memo.run(loss)
     assert graphs.grads() == before
+    assert memo.run(loss) is None  # the slice is over before the pass, which the ordinary one refuses
 
 
 class Slice(Interrupt):
@@ -381,37 +381,119 @@ def chain(graphs: Graphs, length: int) -> Tensor:
     return graphs.call("sum of the chain", "sum", made)
 
 
-def test_noting_ends_when_a_pause_is_due_and_is_tried_again(graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A long pass that is noted to its end would keep other sessions waiting, and could not be cancelled.
-    over, propagated, propagate = Slice(), [], _Noting._propagate
+def to_end(ran: Any) -> tuple[Any, int]:
+    """What a pass returns in the end, and the number of its pauses."""
+    pauses = 0
+    if ran is None or type(ran) is list:
+        return ran, pauses
+    while True:
+        try:
+            next(ran)
+        except StopIteration as done:
+            return done.value, pauses
+        pauses += 1
+
+
+@pytest.mark.parametrize("passes", [2, 3])
+def test_a_pass_pauses_where_a_pause_is_due_and_goes_on(passes: int, graphs: Graphs) -> None:
+    """Both that is noted and a list. A long pass would keep other sessions waiting, and could not be cancelled."""
+    memo, over = PassMemo(), Slice()
+    for _ in range(passes - 1):
+        memo.run(chain(graphs, 40))
+        graphs.clear()
     object.__setattr__(graphs.context, "interrupt", over)
-
-    def counted(noting: _Noting, node: Any, register: int) -> None:
-        over.at = 0.0  # the slice is over: each node asks
-        propagated.append(node)
-        propagate(noting, node, register)
-
-    monkeypatch.setattr(_Noting, "_propagate", counted)
-    memo, nodes = PassMemo(), []
-    for _ in range(8):
-        loss = chain(graphs, 40)
-        over.at, over.left = float("inf"), 3
-        propagated.clear()
-        assert memo.run(loss) is None
-        nodes.append(len(propagated))
-    assert nodes == [0, 4, 0, 4, 0, 0, 0, 4]
-    over.waits = False  # the slice is extended
-    for number in range(8):
-        over.at = float("inf")
-        assert (memo.run(chain(graphs, 40)) is not None) == (number == 7)
-    assert len(propagated) == 4 + 41
+    over.at, over.left = 0.0, 3  # the slice is over: each node asks, and the fourth pauses
+    ran = memo.run(chain(graphs, 40))
+    assert graphs.grads() == [None] * 3
+    received, pauses = to_end(ran)
+    assert received == graphs.leaves[:1]
+    assert pauses > 30
+    assert [each.runs for each in memo._known.values() if isinstance(each, NotedPass)] == [passes - 2]
+    found = graphs.grads()
     graphs.clear()
-    loss, over.at = chain(graphs, 40), float("inf")
-    assert memo.run(loss) is not None
-    repeated = graphs.grads()
-    graphs.clear()
+    over.at = float("inf")
     backward([chain(graphs, 40)])
-    assert graphs.grads() == repeated
+    assert graphs.grads() == found
+
+
+@pytest.mark.parametrize("passes", [2, 3])
+def test_a_pass_that_is_cancelled_in_a_pause_changes_nothing(passes: int, graphs: Graphs) -> None:
+    memo, over = PassMemo(), Slice()
+    for _ in range(passes - 1):
+        memo.run(chain(graphs, 40))
+        graphs.clear()
+    object.__setattr__(graphs.context, "interrupt", over)
+    over.at, over.left = 0.0, 3
+    ran: Any = memo.run(chain(graphs, 40))
+    next(ran)
+    over.stopping = lambda: True  # type: ignore[method-assign]
+    with pytest.raises(EngineError, match="cancelled"):
+        next(ran)
+    assert graphs.grads() == [None] * 3
+    del over.stopping  # type: ignore[method-assign]
+    over.at = float("inf")
+    assert memo.run(chain(graphs, 40)) == graphs.leaves[:1]
+
+
+def test_a_pass_that_keeps_its_graph_can_run_again(graphs: Graphs, memo: PassMemo) -> None:
+    loss = graphs()
+    assert memo.run(loss, True) is not None
+    once = graphs.grads()
+    graphs.clear()
+    assert memo.run(loss) is not None
+    assert graphs.grads() == once
+    graphs.clear()
+    assert memo.run(loss) is None
+    with pytest.raises(EngineError, match="second time"):
+        backward([loss])
+
+
+def test_calls_that_are_repeated_later_have_the_same_pass(graphs: Graphs) -> None:
+    """The first calls of an op are not repeated ones; the pass is noted then, and its list goes on."""
+
+    def ordinary() -> Tensor:
+        def call(key: str, name: str, *args: Any) -> Tensor:
+            made: Tensor = REGISTRY[name].apply(REGISTRY[name].bind(args, {}))
+            return made
+
+        graphs.call, repeated = call, graphs.call  # type: ignore[method-assign]
+        try:
+            return graphs()
+        finally:
+            graphs.call = repeated  # type: ignore[method-assign]
+
+    memo, found = PassMemo(), []
+    for build in (ordinary, ordinary, graphs, ordinary, graphs):
+        ran = memo.run(build())
+        assert (ran is None) == (not found)
+        if ran is None:
+            backward([build()])
+        found.append(graphs.grads())
+        graphs.clear()
+    assert len(set(map(tuple, found))) == 1
+    assert len(memo._known) == 1
+
+
+def test_a_list_of_ops_holds_for_the_values_that_it_was_made_with(context: Context) -> None:
+    """Sizes that a formula is given may differ between calls of one kind, and then the list before it runs."""
+    graphs, memo = Graphs(context), PassMemo()
+    leaf = graphs.leaves[0]
+    places = [*[0] * (_OFTEN + 4), 1, 2, 0, 1]
+    for number, place in enumerate(places):
+        picked = graphs.call(f"select {place}", "select", graphs.call("exp", "exp", leaf), 0, place)
+        loss = graphs.call("sum", "sum", graphs.call("sin", "sin", picked))
+        assert (memo.run(loss) is not None) == bool(number)
+        if number:
+            found = graphs.grads()
+            graphs.clear()
+            picked = graphs.call(f"select {place}", "select", graphs.call("exp", "exp", leaf), 0, place)
+            backward([graphs.call("sum", "sum", graphs.call("sin", "sin", picked))])
+            assert graphs.grads() == found
+        graphs.clear()
+    (noted,) = memo._known.values()
+    assert isinstance(noted, NotedPass)
+    assert noted.by_ops
+    assert noted.before is not None
 
 
 def test_a_pass_after_the_end_of_a_slice_that_is_extended_is_a_list(graphs: Graphs) -> None:
@@ -424,11 +506,9 @@ def test_a_pass_after_the_end_of_a_slice_that_is_extended_is_a_list(graphs: Grap
     repeated = graphs.grads()
     graphs.clear()
     over.waits = True  # now a pause is due
-    loss, before = chain(graphs, 40), graphs.grads()
-    assert memo.run(loss) is None
-    assert graphs.grads() == before
-    over.at = float("inf")
-    backward([loss])
+    received, pauses = to_end(memo.run(chain(graphs, 40)))
+    assert received
+    assert pauses
     assert graphs.grads() == repeated
 
 
