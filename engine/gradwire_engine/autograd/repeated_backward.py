@@ -1,7 +1,7 @@
 """Repeated backward: the pass over a graph that has the nodes and edges of an earlier one.
 
-The second pass over such a graph notes its formulas, in the order of the ordinary pass, and delivers their gradients.
-Later passes run the list. The results of a formula must have the layout of the noted ones. A list that has run often,
+The first pass over such a graph notes its formulas, in the order of the ordinary pass, and delivers their gradients.
+Later passes run the list. Where graphs seldom come again, the second pass is noted. The results of a formula must have the layout of the noted ones. A list that has run often,
 or is needed for a step, is made again: the formulas of nodes with a part become forwards of ops on arrays. What
 repeated calls (op/repeated.py) were given besides tensors and floats must then be the same. A formula whose noted ops
 give other bits than itself is called as it is. Where anything is unusual, nothing has changed, and the ordinary pass
@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from heapq import heapify, heappop, heappush
+from math import prod
 from time import monotonic
 from types import BuiltinFunctionType, CodeType, FunctionType
 from typing import Any, TypeAlias
@@ -45,6 +46,7 @@ _MOST_KNOWN = 1 << 15  # nodes of all graphs that are known
 _OFTEN = 24  # runs of a list until it is made again by ops, which takes as long as five passes
 _MOST_ROOM = 64 << 20  # bytes of all gradients of a pass, which its noting holds at once
 _LARGE = 1 << 15  # bytes of an array whose memory is given back during a pass
+_MOST_UNUSED = 8  # passes in a row that are noted at their first time, though none of them came again
 _MOST_MISSED = 8  # passes in a row that a list could not run, until it is forgotten
 _Key = tuple[Any, ...]
 #: A forward, the registers of its arguments, and that of its result.
@@ -74,6 +76,7 @@ class PassMemo:
         self._known: OrderedDict[_Key, NotedPass | int | None] = OrderedDict()
         self._nodes = 0
         self._kinds = _Kinds()
+        self._unused = 0  # passes noted at their first time since a list has run
 
     def run(self, root: Tensor, retain: bool = False) -> Ran:
         """Add the gradients of a tensor to leaves, as `backward`; None if the ordinary pass must do it.
@@ -95,6 +98,7 @@ class PassMemo:
         noted = self._known.get(key, 0)
         if isinstance(noted, NotedPass):
             self._known.move_to_end(key)
+            self._unused = 0
             if not noted.starts_at(root):
                 return None
             if noted.runs == _OFTEN and not noted.by_ops:
@@ -120,14 +124,18 @@ class PassMemo:
         return None if by_parts is None or not noted.has_values(by_parts[1]) else (*by_parts, noted)
 
     def _note(self, key: _Key, nodes: list[Any], root: Tensor, seen: int, context: Context, retain: bool) -> Ran:
-        """Count a graph; note and run its pass at the second time."""
+        """Count a graph; note and run its pass, at the second time where graphs seldom come again."""
         if not seen:
             self._nodes += len(nodes)
+            self._unused += 1
         self._known[key] = count = seen + 1
         while self._nodes > _MOST_KNOWN:
             oldest, _ = self._known.popitem(last=False)
             self._nodes -= _count(oldest)
-        if count == 1 or key not in self._known:
+        if (count == 1 and self._unused > _MOST_UNUSED) or key not in self._known:
+            return None
+        if not _is_notable(nodes):
+            self._known[key] = None
             return None
         noting = self._noting(key, _Noting(nodes, root, context, False), retain)
         try:
@@ -184,6 +192,19 @@ def _after_pause(rest: Later) -> Later:
 
 def _count(key: _Key) -> int:
     return int(key[0])
+
+
+def _is_notable(nodes: Sequence[Any]) -> bool:
+    """Whether no formula of a pass is expensive, and its gradients take little memory."""
+    room = 0
+    for node in nodes:
+        if type(node) is Node:
+            if node.work >= LONG:
+                return False
+            for meta in node.metas:
+                if meta is not None:
+                    room += prod(meta[0]) * meta[1].itemsize
+    return room <= _MOST_ROOM
 
 
 class _Kinds:
@@ -454,8 +475,11 @@ class _Noting:
         shape, dtype = root.array.shape, root.array.dtype
         self.nodes, self._context, self._made = nodes, context, NotedPass((shape, dtype))
         self._made.by_ops = by_ops
-        #: What was computed, by register.
+        #: What was computed, by register; None for what is not needed any more.
         self.values: list[Any] = []
+        self._large: set[int] = set()  # registers of large arrays
+        account = context.account
+        self._most = min(_MOST_ROOM, account.limit - account.bytes) if account.limit else _MOST_ROOM
         self._held: dict[int, Any] = {}  # constants by register
         self._pending: dict[Any, list[int | None]] = {}  # registers of the gradients that arrived, by output
         self._numbers = {node: number for number, node in enumerate(nodes)}
@@ -494,12 +518,15 @@ class _Noting:
 
     def _ends(self) -> list[tuple[int, ...]]:
         """After each step, the registers of large arrays that no later one needs."""
+        large = self._large
+        if not large:
+            return [()] * len(self._made.steps)
         needed = {register for _, register in self._made.leaves} | set(self._held)
         found = []
         for _, places, out in reversed(self._made.steps):
             ended = {*places, out} - needed
             needed |= ended
-            found.append(tuple([each for each in ended if getattr(self.values[each], "nbytes", 0) >= _LARGE]))
+            found.append(tuple(ended & large))
         return found[::-1]
 
     # The order of BackwardPass._traverse.
@@ -542,15 +569,19 @@ class _Noting:
 
     def _step(self, forward: Callable[..., Any], places: tuple[int, ...]) -> int:
         """Note a step and compute it; return the register of its result. Raises _Unusual if it takes much memory."""
-        value = forward(np, *[self.values[place] for place in places])
-        self._made.room += sum(
-            [int(getattr(each, "nbytes", 0)) for each in (value if type(value) is list else [value])]
-        )
-        account = self._context.account
-        if self._made.room > _MOST_ROOM or (account.limit and account.bytes + self._made.room > account.limit):
+        return self._computed(forward, places, forward(np, *[self.values[place] for place in places]))
+
+    def _computed(self, forward: Callable[..., Any], places: tuple[int, ...], value: Any) -> int:
+        """Note a step that was computed; return the register of its result. Raises _Unusual if it takes much memory."""
+        made, out = self._made, len(self.values)
+        size = value.nbytes if type(value) is np.ndarray else _bytes_of(value)
+        made.room += size
+        if made.room > self._most:
             raise _Unusual
-        out = self._register(value)
-        self._made.steps.append((forward, places, out))
+        if size >= _LARGE:
+            self._large.add(out)
+        self.values.append(value)
+        made.steps.append((forward, places, out))
         return out
 
     def _register(self, value: Any) -> int:
@@ -564,27 +595,41 @@ class _Noting:
 
     def _propagate(self, node: Node, arrived: list[int | None]) -> None:
         """Note a node's formulas. arrived: the gradients of its results, by output."""
-        op, plan, made = node.op, node.saving_plan, self._made
+        op, plan, made, values = node.op, node.saving_plan, self._made, self.values
         if node.work >= LONG or node.work > self._context.account.operations:
             raise _Unusual
         made.operations = max(made.operations, node.work)
-        saved = [self._load(node, place, value, plan.names[place]) for place, value in enumerate(node.saved)]
-        made.room += needed_back(node, [None if each is None else self.values[each] for each in arrived])
+        names = plan.names
+        saved = [self._load(node, place, value, names[place]) for place, value in enumerate(node.saved)]
+        made.room += needed_back(node, [None if each is None else values[each] for each in arrived])
         whole = self._materialized(node, arrived)
+        plainly = op.list_position < 0 and not made.by_ops
         for slot, formula, places, takes_all in plan.formulas:
             given = [*(whole if takes_all else whole[:1]), *(saved if places is None else [saved[at] for at in places])]
-            if op.list_position >= 0 or takes_all or node.part is None or not made.by_ops:
-                self._spread(node, slot, _taking(formula, len(whole)) if takes_all else formula, given)
-                continue
-            edge, meta = node.edges[slot], node.metas[slot]
-            if edge is not None and meta is not None:
+            if takes_all:
+                formula = _taking(formula, len(whole))
+            edge, meta = (node.edges[slot], node.metas[slot]) if op.list_position < 0 else (None, None)
+            if plainly:
+                if edge is not None and meta is not None:
+                    result = formula(*[values[each] for each in given])
+                    if result.dtype is not meta[1] or result.shape != meta[0]:
+                        result = fit(result, meta)
+                    self._add(edge, self._computed(_fitting(formula, meta, None), tuple(given), result))
+            elif op.list_position >= 0 or takes_all or node.part is None or not made.by_ops:
+                self._spread(node, slot, formula, given)
+            elif edge is not None and meta is not None:
                 self._add(edge, self._formula(formula, meta, given))
         if plan.saves_tensors:
             made.frees.append(self._numbers[node])
+        if not made.by_ops:  # else a register may have several uses
+            for register in (*whole, *saved):
+                values[register] = None
 
     def _materialized(self, node: Node, arrived: list[int | None]) -> list[int]:
         """Registers of the gradients of all results, as the ordinary pass gives them to formulas."""
-        outputs = node.outputs or (None,)
+        outputs = node.outputs
+        if outputs is None:
+            return arrived  # type: ignore[return-value]  # of one result, whose gradient has arrived
         found = []
         for place, meta in enumerate(outputs):
             register = arrived[place] if place < len(arrived) else None
@@ -624,28 +669,36 @@ class _Noting:
 
     def _load(self, node: Node, place: int, value: Any, name: str) -> int:
         """The register of a saved value: of arrays, of what may vary, or a constant."""
-        if isinstance(value, (np.ndarray, Tensor)):
-            raise _Unusual
         if type(value) is Saved:
-            register = self._register(value.value(node, name))
-            held = self.values[register]
-            description = held.shape, held.strides, held.dtype
+            held: Any = value.value(node, name)
+            description: Any = held.shape, held.strides, held.dtype
+        elif isinstance(value, (np.ndarray, Tensor)):
+            raise _Unusual
         elif type(value) is float or isinstance(value, (list, np.generic)):
-            register = self._register(_loaded(value, node))
-            description = _described(self.values[register])
+            held = _loaded(value, node)
+            description = _described(held)
         else:
             register = self._constant(_loaded(value, node))
             self._made.values.append((register, self._numbers[node], place, value))
             return register
+        register = self._register(held)
         self._made.loads.append((register, self._numbers[node], place, description))
         return register
 
     def _add(self, edge: Any, register: int) -> None:
         target, index = edge
-        held = self._pending.setdefault(target, [])
-        held += [None] * (index + 1 - len(held))
+        held = self._pending.get(target)
+        if held is None:
+            held = self._pending[target] = [None] * (index + 1)
+        elif len(held) <= index:
+            held += [None] * (index + 1 - len(held))
         before = held[index]
-        held[index] = register if before is None else self._step(_sum, (before, register))
+        if before is None:
+            held[index] = register
+        else:
+            held[index] = self._step(_sum, (before, register))
+            if not self._made.by_ops:
+                self.values[before] = self.values[register] = None
 
     def _formula(self, formula: Callable[..., Any], meta: Any, given: list[int]) -> int:
         """The register of a formula's result, fitted to its input."""
@@ -810,6 +863,10 @@ def _loaded_item(saved: Any, node: Node) -> Any:
     if isinstance(saved, (Saved, np.ndarray, Tensor, Packed, list)):
         raise _Unusual
     return saved
+
+
+def _bytes_of(value: Any) -> int:
+    return sum([int(getattr(each, "nbytes", 0)) for each in (value if type(value) is list else [value])])
 
 
 def _zeros(shape: tuple[int, ...], dtype: Any, xp: Any) -> Any:
