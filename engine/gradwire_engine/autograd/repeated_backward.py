@@ -1,11 +1,11 @@
 """Repeated backward: the pass over a graph that has the nodes and edges of an earlier one.
 
 The first pass over such a graph notes its formulas, in the order of the ordinary pass, and delivers their gradients.
-Later passes run the list. Where graphs seldom come again, the second pass is noted. The results of a formula must have the layout of the noted ones. A list that has run often,
-or is needed for a step, is made again: the formulas of nodes with a part become forwards of ops on arrays. What
-repeated calls (op/repeated.py) were given besides tensors and floats must then be the same. A formula whose noted ops
-give other bits than itself is called as it is. Where anything is unusual, nothing has changed, and the ordinary pass
-runs.
+Later passes run the list. Where graphs seldom come again, the second pass is noted. The results of a formula must have
+the layout of the noted ones. A list that has run often, or is needed for a step, is made again: the formulas of nodes
+with a part become forwards of ops on arrays. What repeated calls (op/repeated.py) were given besides tensors and floats
+must then be the same. A formula whose noted ops give other bits than itself is called as it is. Where anything is
+unusual, nothing has changed, and the ordinary pass runs.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def graphs(context: Context) -> Graphs:
 def memo(graphs: Graphs) -> PassMemo:
     """A memo that knows the pass."""
     found = PassMemo()
-    for number in range(2):
+    for _ in range(2):
         assert found.run(graphs()) is not None
         graphs.clear()
     return found
@@ -135,7 +135,7 @@ def test_a_pass_that_would_keep_much_memory_is_not_noted(context: Context) -> No
     """A list keeps all gradients to its end; the ordinary pass keeps few."""
     memo, leaf, sin = PassMemo(), tensor(np.ones(1 << 19), True), REGISTRY["sin"]
     for length, noted in ((4, True), (12, False)):
-        for number in range(3):
+        for _ in range(3):
             made = leaf
             for _ in range(length):
                 made = sin.apply((made,))
@@ -500,7 +500,7 @@ def test_a_pass_after_the_end_of_a_slice_that_is_extended_is_a_list(graphs: Grap
     over, memo = Slice(), PassMemo()
     over.waits, over.at = False, 0.0  # it was over before the pass began
     object.__setattr__(graphs.context, "interrupt", over)
-    for number in range(3):
+    for _ in range(3):
         graphs.clear()
         assert memo.run(chain(graphs, 40)) is not None
     repeated = graphs.grads()
@@ -617,7 +617,7 @@ def test_graphs_that_seldom_come_again_are_noted_at_their_second_time(graphs: Gr
 
 def test_a_list_that_often_does_not_fit_is_forgotten(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     memo, leaf = PassMemo(), tensor(np.ones(4), True)
-    for number in range(3):
+    for _ in range(3):
         assert memo.run(weighted(made("exp", leaf))) is not None
         leaf.grad = None
     (noted,) = [each for each in memo._known.values() if isinstance(each, NotedPass)]
@@ -634,7 +634,7 @@ def test_a_list_that_often_does_not_fit_is_forgotten(context: Context, monkeypat
 
 def test_large_gradients_are_given_back_during_a_pass(context: Context) -> None:
     memo, leaf = PassMemo(), tensor(np.ones(1 << 16), True)
-    for number in range(3):
+    for _ in range(3):
         made_of = leaf
         for _ in range(40):
             made_of = made("sin", made_of)
