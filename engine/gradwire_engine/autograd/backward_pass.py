@@ -692,7 +692,12 @@ def _pause(interrupt: Interrupt) -> Way:
         yield PAUSE
         if not interrupt.stopping():
             return
-    raise EngineError(Reason.CANCELLED, "backward was cancelled; no gradient has changed")
+    raise cancelled()
+
+
+def cancelled() -> EngineError:
+    """The error of a backward that was cancelled."""
+    return EngineError(Reason.CANCELLED, "backward was cancelled; no gradient has changed")
 
 
 def _refuse_nan(node: Node, slot: int, result: Any) -> None:

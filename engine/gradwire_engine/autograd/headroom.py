@@ -69,8 +69,12 @@ def needed(node: Node, gradients: list[Any]) -> int:
         for edge, meta in zip(node.edges, node.metas, strict=True):
             if edge is not None and meta is not None:
                 made += prod(meta[0]) * meta[1].itemsize
+    elif op.list_position >= 0:
+        made = largest
     else:
-        made = largest * (1 if op.list_position >= 0 else sum(edge is not None for edge in node.edges))
+        for edge in node.edges:
+            if edge is not None:
+                made += largest
     times = op.work_back
     if half and op.grows_back and any(is_half(one.dtype) for one in gradients if one is not None):
         times = 2 * (times + 1)  # computed in float32

@@ -1,34 +1,35 @@
 """Repeated backward: the pass over a graph that has the nodes and edges of an earlier one.
 
-The second pass over such a graph notes its formulas, in the order of the ordinary pass, and delivers their gradients.
-Later passes run the list. The results of a formula must have the layout of the noted ones. A list that has run often,
-or is needed for a step, is made again: the formulas of nodes with a part become forwards of ops on arrays. The parts of
-repeated calls (op/repeated.py) and the edges decide everything of them but the values. A formula whose noted ops give
-other bits than itself is called as it is. Where anything is unusual, nothing has changed, and the ordinary pass runs.
-It alone can pause: noting ends, and so does a list, when a pause is due.
+The first pass over such a graph notes its formulas, in the order of the ordinary pass, and delivers their gradients.
+Later passes run the list. Where graphs seldom come again, the second pass is noted. The results of a formula must have
+the layout of the noted ones. A list that has run often, or is needed for a step, is made again: the formulas of nodes
+with a part become forwards of ops on arrays. What repeated calls (op/repeated.py) were given besides tensors and floats
+must then be the same. A formula whose noted ops give other bits than itself is called as it is. Where anything is
+unusual, nothing has changed, and the ordinary pass runs.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from heapq import heapify, heappop, heappush
+from math import prod
 from time import monotonic
 from types import BuiltinFunctionType, CodeType, FunctionType
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from gradwire_engine.autograd.backward_pass import NEVER, edges_of
+from gradwire_engine.autograd.backward_pass import NEVER, cancelled, edges_of
 from gradwire_engine.autograd.buffer_reuse import own
 from gradwire_engine.autograd.headroom import needed as needed_back
 from gradwire_engine.autograd.saved_tensor_hooks import Packed
 from gradwire_engine.core.context import CURRENT, Context, Interrupt
 from gradwire_engine.core.device import cupy
 from gradwire_engine.graph.callbacks import hooks_on
-from gradwire_engine.graph.graph import LAST, AccumulateGrad, Node
+from gradwire_engine.graph.graph import LAST, AccumulateGrad, Meta, Node
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Storage, Tensor
 from gradwire_engine.op.admission import needed
@@ -36,7 +37,7 @@ from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.op import Op
 from gradwire_engine.op.refusals import shares_elements
-from gradwire_engine.op.repeated import forward_of, is_repeatable, record
+from gradwire_engine.op.repeated import forward_of, is_repeatable, is_same, record
 from gradwire_engine.ops.base.basic import fit
 from gradwire_engine.ops.linalg.matrix import matrix_t
 
@@ -45,10 +46,14 @@ _MOST_KNOWN = 1 << 15  # nodes of all graphs that are known
 _OFTEN = 24  # runs of a list until it is made again by ops, which takes as long as five passes
 _MOST_ROOM = 64 << 20  # bytes of all gradients of a pass, which its noting holds at once
 _LARGE = 1 << 15  # bytes of an array whose memory is given back during a pass
+_MOST_UNUSED = 8  # passes in a row that are noted at their first time, though none of them came again
 _MOST_MISSED = 8  # passes in a row that a list could not run, until it is forgotten
 _Key = tuple[Any, ...]
 #: A forward, the registers of its arguments, and that of its result.
 _Step = tuple[Callable[..., Any], tuple[int, ...], int]
+#: The rest of a pass: yields in pauses, and returns the tensors that received a gradient, or None.
+Later: TypeAlias = "Generator[None, None, list[Tensor] | None]"
+Ran: TypeAlias = "list[Tensor] | Later | None"
 
 
 #: What a formula of ops alone may refer to besides functions, and names by which it could tell arrays from tensors.
@@ -60,8 +65,8 @@ class _Unusual(Exception):
     """The ordinary pass must run."""
 
 
-class _Paused(Exception):
-    """The pass must pause or stop, which only the ordinary pass can."""
+class _Stopped(Exception):
+    """The pass must stop, or pause where it cannot."""
 
 
 class PassMemo:
@@ -70,11 +75,15 @@ class PassMemo:
     def __init__(self) -> None:
         self._known: OrderedDict[_Key, NotedPass | int | None] = OrderedDict()
         self._nodes = 0
+        self._kinds = _Kinds()
+        self._unused = 0  # passes noted at their first time since a list has run
 
-    def run(self, root: Tensor) -> list[Tensor] | None:
+    def run(self, root: Tensor, retain: bool = False) -> Ran:
         """Add the gradients of a tensor to leaves, as `backward`; None if the ordinary pass must do it.
 
-        Returns the tensors that received a gradient. Raises EngineError: MEMORY_LIMIT, as `backward`.
+        Returns the tensors that received a gradient. Where a pause is due, returns the rest of the pass: a generator
+        that yields in pauses and returns these. retain: whether to keep the graph. Raises EngineError: MEMORY_LIMIT,
+        as `backward`.
         """
         context = CURRENT.get()
         interrupt = context.interrupt or NEVER
@@ -82,55 +91,81 @@ class PassMemo:
             return None
         if root.view is not None or type(root.node) is not Node or root.array.size != 1 or root.index:
             return None
-        found = _graph(root.node)
-        if found is None or (monotonic() >= interrupt.at and _is_due(interrupt)):
+        found = _graph(root.node, self._kinds.of)
+        if found is None or (monotonic() >= interrupt.at and interrupt.stopping()):
             return None
         key, nodes = found
         noted = self._known.get(key, 0)
         if isinstance(noted, NotedPass):
             self._known.move_to_end(key)
+            self._unused = 0
             if not noted.starts_at(root):
                 return None
             if noted.runs == _OFTEN and not noted.by_ops:
-                noted = self.by_ops(key, nodes, root, context)
-            received = noted.run(nodes, context)
+                noted = self._by_ops(key, nodes, root, context)
+            if noted.before is not None and not noted.has_values(nodes):
+                noted = noted.before
+            received = noted.run(nodes, context, retain)
             if noted.missed >= _MOST_MISSED:
                 self._known[key] = None  # what its nodes save varies too much
             return received
-        return None if noted is None else self._note(key, nodes, root, noted, context)
+        return None if noted is None else self._note(key, nodes, root, noted, context, retain)
 
     def noted(self, root: Tensor) -> tuple[_Key, list[Any], NotedPass] | None:
-        """What decides the pass from a result, the nodes in order of discovery, and the list; None without a list."""
-        found = _graph(root.node) if type(root.node) is Node else None
+        """What decides the pass from a result, by parts, the nodes in order of discovery, and the list.
+
+        None without a list that holds for what the nodes have saved.
+        """
+        found = _graph(root.node, self._kinds.of) if type(root.node) is Node else None
         noted = None if found is None else self._known.get(found[0])
         if found is None or not isinstance(noted, NotedPass) or not noted.starts_at(root):
             return None
-        return (*found, noted)
+        by_parts = _graph(root.node, _part)  # type: ignore[arg-type]
+        return None if by_parts is None or not noted.has_values(by_parts[1]) else (*by_parts, noted)
 
-    def _note(self, key: _Key, nodes: list[Any], root: Tensor, seen: int, context: Context) -> list[Tensor] | None:
-        """Count a graph; note and run its pass at the second time, or after a pause at the fourth, eighth, …"""
+    def _note(self, key: _Key, nodes: list[Any], root: Tensor, seen: int, context: Context, retain: bool) -> Ran:
+        """Count a graph; note and run its pass, at the second time where graphs seldom come again."""
         if not seen:
             self._nodes += len(nodes)
+            self._unused += 1
         self._known[key] = count = seen + 1
         while self._nodes > _MOST_KNOWN:
             oldest, _ = self._known.popitem(last=False)
             self._nodes -= _count(oldest)
-        if count == 1 or count & (count - 1) or key not in self._known:
+        if (count == 1 and self._unused > _MOST_UNUSED) or key not in self._known:
             return None
+        if not _is_notable(nodes):
+            self._known[key] = None
+            return None
+        noting = self._noting(key, _Noting(nodes, root, context, False), retain)
         try:
-            noting = _Noting(nodes, root, context, False)
-            self._known[key] = noted = noting.noted()
-        except _Paused:
-            return None
+            next(noting)
+        except StopIteration as done:
+            received: list[Tensor] | None = done.value
+            return received
+        return _after_pause(noting)
+
+    def _noting(self, key: _Key, noting: _Noting, retain: bool) -> Later:
+        """Note a pass and deliver its gradients; yields in pauses."""
+        try:
+            made = yield from noting.in_steps()
+        except _Stopped:
+            raise cancelled() from None
         except Exception:  # noqa: BLE001 - the ordinary pass, which follows, raises its own errors
             self._known[key] = None
             return None
-        registers = noting.values
+        self._known[key] = made
+        nodes, registers = noting.nodes, noting.values
         del noting  # so that `own` can take gradients over
-        return noted.deliver(nodes, registers)
+        return made.deliver(nodes, registers, retain)
 
     def by_ops(self, key: _Key, nodes: list[Any], root: Tensor, context: Context) -> NotedPass:
-        """The list of a graph, made again by ops if that is possible."""
+        """The list of a graph that `noted` has found, made again by ops if that is possible."""
+        found = _graph(nodes[0], self._kinds.of)
+        assert found is not None
+        return self._by_ops(found[0], nodes, root, context)
+
+    def _by_ops(self, key: _Key, nodes: list[Any], root: Tensor, context: Context) -> NotedPass:
         noted = self._known[key]
         assert isinstance(noted, NotedPass)
         if noted.by_ops:
@@ -138,19 +173,73 @@ class PassMemo:
         noted.by_ops = True  # not tried again
         if any(type(node) is Node and node.part is not None for node in nodes):
             try:
-                self._known[key] = noted = _Noting(nodes, root, context, True).noted()
-            except _Paused:
+                self._known[key] = made = _Noting(nodes, root, context, True).noted()
+            except _Stopped:
                 noted.by_ops, noted.runs = False, 0
             except Exception:  # noqa: BLE001 - such as too little memory
                 return noted
+            else:
+                made.before = noted
+                return made
         return noted
+
+
+def _after_pause(rest: Later) -> Later:
+    """A generator that was advanced to its first pause, from there on."""
+    yield
+    return (yield from rest)
 
 
 def _count(key: _Key) -> int:
     return int(key[0])
 
 
-def _graph(root: Node) -> tuple[_Key, list[Any]] | None:
+def _is_notable(nodes: Sequence[Any]) -> bool:
+    """Whether no formula of a pass is expensive, and its gradients take little memory."""
+    room = 0
+    for node in nodes:
+        if type(node) is Node:
+            if node.work >= LONG:
+                return False
+            for meta in node.metas:
+                if meta is not None:
+                    room += prod(meta[0]) * meta[1].itemsize
+    return room <= _MOST_ROOM
+
+
+class _Kinds:
+    """Numbers of what decides the formulas of nodes, but for what they have saved. A part has that of its nodes."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+        self._next = 1  # 0 is a leaf's
+
+    def of(self, node: Node) -> int:
+        """The number of a node's kind."""
+        part = node.part
+        number = None if part is None else self._numbers.get(part)
+        if number is None:
+            outputs = node.outputs
+            shapes = (
+                None if outputs is None else tuple([None if one is None else (one.shape, one.dtype) for one in outputs])
+            )
+            kind = node.saving_plan, node.metas, shapes, node.work
+            number = self._numbers.get(kind)
+            if number is None:
+                if len(self._numbers) >= _MOST_KNOWN:
+                    self._numbers.clear()  # graphs with the old numbers are not found again
+                number = self._numbers[kind] = self._next
+                self._next += 1
+            if part is not None:
+                self._numbers[part] = number
+        return number
+
+
+def _part(node: Node) -> Any:
+    return node.part
+
+
+def _graph(root: Node, kind_of: Callable[[Node], Any]) -> tuple[_Key, list[Any]] | None:
     """What decides a pass over the graph but values, and the nodes in order of discovery. None if it is unusual."""
     places: dict[Any, int] = {root: 0}
     nodes: list[Any] = [root]
@@ -161,10 +250,9 @@ def _graph(root: Node) -> tuple[_Key, list[Any]] | None:
         if len(nodes) > _MOST_NODES:
             return None
         if type(node) is Node:
-            part = node.part
             if node.freed or node.hooks is not None or node.retained is not None:
                 return None
-            key.append(_kind(node) if part is None else part)
+            key.append(kind_of(node))
             number = node.seq
             if number >= last:
                 falling = False
@@ -207,95 +295,151 @@ def _is_plain(gradient: Tensor | None) -> bool:
     return bool(flags.c_contiguous) or not shares_elements(gradient.array)  # the ordinary pass refuses the others
 
 
-def _kind(node: Node) -> _Key:
-    """What decides the formulas of a node without a part, but for what it has saved, and their work."""
-    outputs = node.outputs
-    shapes = None if outputs is None else tuple([None if one is None else (one.shape, one.dtype) for one in outputs])
-    return node.saving_plan, node.metas, shapes, node.work
-
-
 class NotedPass:
     """The list of a pass: see the module's docstring.
 
-    registers: constants at their places. loads: register, node, place and description of saved values. leaves: node and
-    register of gradients, in the order of delivery. ends: large values that are not needed after each step. frees:
-    nodes that drop their saved values. room: bytes that the pass takes. missed: passes in a row that it could not run;
-    runs: those that it could. by_ops: whether it is made of ops where that is possible. root: shape and dtype of the
-    result, which its node alone does not tell.
+    registers: constants at their places. loads: register, node, place and description of saved values. values:
+    register, node, place and value of saved ones that are no tensors, such as sizes. leaves: node and register of
+    gradients, in the order of delivery. ends: large values that are not needed after each step. frees: nodes that drop
+    their saved values. room: bytes that the pass takes. missed: passes in a row that it could not run; runs: those that
+    it could. by_ops: whether it is made of ops where that is possible. before: of such a list, the one that it
+    replaced, which holds for other values too. root: shape and dtype of the result, which its node alone does not tell.
     """
 
     __slots__ = (
-        "by_ops", "ends", "frees", "leaves", "loads", "missed", "operations", "registers", "room", "root", "runs",
-        "steps",
+        "before", "by_ops", "ends", "frees", "leaves", "loads", "missed", "operations", "registers", "room", "root",
+        "runs", "steps", "values",
     )  # fmt: skip
 
     def __init__(self, root: tuple[tuple[int, ...], Any]) -> None:
         self.root = root
         self.registers: list[Any] = []
         self.loads: list[tuple[int, int, int, Any]] = []
+        self.values: list[tuple[int, int, int, Any]] = []
         self.steps: list[_Step] = []
         self.ends: Sequence[tuple[int, ...]] = ()
         self.leaves: list[tuple[int, int]] = []
         self.frees: list[int] = []
         self.room, self.operations = 0, 0.0
         self.missed, self.runs, self.by_ops = 0, 0, False
+        self.before: NotedPass | None = None
 
     def starts_at(self, root: Tensor) -> bool:
         """Whether a result is described as that of the noted pass: its first gradient is then the same."""
         return self.root == (root.array.shape, root.array.dtype)
 
-    def run(self, nodes: Sequence[Any], context: Context) -> list[Tensor] | None:
-        """Run the pass over a graph with this key; None, with nothing changed, if the ordinary pass must run."""
+    def has_values(self, nodes: Sequence[Any]) -> bool:
+        """Whether nodes have saved the same values as those of the noted pass, but for tensors and floats."""
+        return all(
+            (saved := nodes[number].saved[place]) is value or _is_same(saved, value)
+            for _, number, place, value in self.values
+        )
+
+    def run(self, nodes: Sequence[Any], context: Context, retain: bool) -> Ran:
+        """Run the pass over a graph with this key; None, with nothing changed, if the ordinary pass must run.
+
+        Returns the rest of the pass where a pause is due.
+        """
         account = context.account
         if (account.limit and account.bytes + self.room > account.limit) or self.operations > account.operations:
             return None
-        registers = self.registers.copy()
-        at, interrupt = registers.__getitem__, context.interrupt or NEVER
+        registers, interrupt = self.registers.copy(), context.interrupt or NEVER
+        waiting = zip(self.steps, self.ends, strict=True)
         try:
-            for register, number, place, description in self.loads:
-                saved = nodes[number].saved[place]
-                if type(saved) is Saved:
-                    leaf = saved.leaf
-                    holder = saved if leaf is None else leaf
-                    if saved.version != holder.storage.version or saved.tangents is not None or saved.storage.left:
-                        return None
-                    array = holder.array
-                    if (array.shape, array.strides, array.dtype) != description:
-                        raise _Unusual  # such as a leaf that was given other data
-                    registers[register] = array
-                elif type(saved) is float is description:
-                    registers[register] = saved
-                else:
-                    registers[register] = value = _loaded(saved, nodes[number])
-                    if _described(value) != description:
-                        raise _Unusual
-            for (forward, places, out), ended in zip(self.steps, self.ends, strict=True):
-                if monotonic() >= interrupt.at and _is_due(interrupt):
-                    return None  # the ordinary pass can pause
-                registers[out] = forward(np, *map(at, places))
-                for each in ended:
-                    registers[each] = None
+            if not self._load(nodes, registers):
+                return None
+            if not _is_computed(waiting, registers, interrupt):
+                return self._rest(waiting, nodes, registers, interrupt, retain)
+        except _Stopped:
+            raise cancelled() from None
         except Exception:  # noqa: BLE001 - the ordinary pass raises it again
             self.missed += 1
             return None
         self.missed, self.runs = 0, self.runs + 1
-        del at
-        return self.deliver(nodes, registers)
+        return self.deliver(nodes, registers, retain)
 
-    def deliver(self, nodes: Sequence[Any], registers: list[Any]) -> list[Tensor] | None:
+    def _load(self, nodes: Sequence[Any], registers: list[Any]) -> bool:
+        """Load what nodes have saved; whether it can be used as it is. Raises _Unusual."""
+        for register, number, place, description in self.loads:
+            saved = nodes[number].saved[place]
+            if type(saved) is Saved:
+                leaf = saved.leaf
+                holder = saved if leaf is None else leaf
+                if saved.version != holder.storage.version or saved.tangents is not None or saved.storage.left:
+                    return False
+                array = holder.array
+                if (array.shape, array.strides, array.dtype) != description:
+                    raise _Unusual  # such as a leaf that was given other data
+                registers[register] = array
+            elif type(saved) is float is description:
+                registers[register] = saved
+            else:
+                registers[register] = value = _loaded(saved, nodes[number])
+                if _described(value) != description:
+                    raise _Unusual
+        for register, number, place, value in self.values:
+            saved = nodes[number].saved[place]
+            if saved is not value:
+                if type(saved) is not type(value):
+                    raise _Unusual
+                registers[register] = saved
+        return True
+
+    def _rest(
+        self, waiting: Iterator[Any], nodes: Sequence[Any], registers: list[Any], interrupt: Interrupt, retain: bool
+    ) -> Later:
+        """Pause, and compute the rest of the steps; yields in pauses. Other commands of the session wait meanwhile."""
+        try:
+            pauses = True
+            while pauses:
+                yield
+                if interrupt.stopping():
+                    raise _Stopped
+                pauses = not _is_computed(waiting, registers, interrupt)
+        except _Stopped:
+            raise cancelled() from None
+        except Exception:  # noqa: BLE001 - the ordinary pass raises it again
+            self.missed += 1
+            return None
+        self.missed, self.runs = 0, self.runs + 1
+        return self.deliver(nodes, registers, retain)
+
+    def deliver(self, nodes: Sequence[Any], registers: list[Any], retain: bool) -> list[Tensor] | None:
         """Give leaves the gradients of a pass that was computed. The registers are emptied."""
         found = [(nodes[number].variable, registers[register]) for number, register in self.leaves]
         if not all(_takes(leaf, gradient) for leaf, gradient in found):
             return None
         registers.clear()
-        for number in self.frees:
-            nodes[number].free()
+        if not retain:
+            for number in self.frees:
+                nodes[number].free()
         return _deliver(found)
 
 
-def _is_due(interrupt: Interrupt) -> bool:
-    """Whether a pass whose interrupt asks to be checked must stop or pause."""
-    return interrupt.stopping() or interrupt.pauses()
+def _is_computed(waiting: Iterator[Any], registers: list[Any], interrupt: Interrupt) -> bool:
+    """Compute steps; False if a pause is due before the last is done. Raises _Stopped, and what the steps raise."""
+    at = registers.__getitem__
+    for (forward, places, out), ended in waiting:
+        registers[out] = forward(np, *map(at, places))
+        for each in ended:
+            registers[each] = None
+        if monotonic() >= interrupt.at and _pauses(interrupt):
+            return False
+    return True
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two saved values that are no tensors are alike."""
+    if type(one) is Meta and type(other) is Meta:
+        return (one.shape, one.dtype, one.device) == (other.shape, other.dtype, other.device)
+    return is_same(one, other)
+
+
+def _pauses(interrupt: Interrupt) -> bool:
+    """Whether a pass whose interrupt asks to be checked must pause. Raises _Stopped if it must stop."""
+    if interrupt.stopping():
+        raise _Stopped
+    return interrupt.pauses()
 
 
 def _takes(leaf: Tensor, gradient: Any) -> bool:
@@ -329,23 +473,37 @@ class _Noting:
     def __init__(self, nodes: list[Any], root: Tensor, context: Context, by_ops: bool) -> None:
         """by_ops: whether to note ops instead of formulas."""
         shape, dtype = root.array.shape, root.array.dtype
-        self._nodes, self._context, self._made = nodes, context, NotedPass((shape, dtype))
+        self.nodes, self._context, self._made = nodes, context, NotedPass((shape, dtype))
         self._made.by_ops = by_ops
-        #: What was computed, by register.
+        #: What was computed, by register; None for what is not needed any more.
         self.values: list[Any] = []
+        self._large: set[int] = set()  # registers of large arrays
+        account = context.account
+        self._most = min(_MOST_ROOM, account.limit - account.bytes) if account.limit else _MOST_ROOM
         self._held: dict[int, Any] = {}  # constants by register
         self._pending: dict[Any, list[int | None]] = {}  # registers of the gradients that arrived, by output
         self._numbers = {node: number for number, node in enumerate(nodes)}
         self._pending[nodes[0]] = [self._step(lambda xp: np.ones(shape, dtype), ())]
 
     def noted(self) -> NotedPass:
-        """The pass. Raises _Unusual, _Paused, and what the formulas raise."""
+        """The pass. Raises _Unusual, _Stopped where a pause is due, and what the formulas raise."""
+        try:
+            next(self.in_steps())
+        except StopIteration as done:
+            made: NotedPass = done.value
+            return made
+        raise _Stopped
+
+    def in_steps(self) -> Generator[None, None, NotedPass]:
+        """The pass; yields in pauses. Raises _Unusual, _Stopped, and what the formulas raise."""
         if cupy() is not None or self.values[0].dtype.kind != "f":
             raise _Unusual
         interrupt = self._context.interrupt or NEVER
         for node in self._order():
-            if monotonic() >= interrupt.at and _is_due(interrupt):
-                raise _Paused
+            if monotonic() >= interrupt.at and _pauses(interrupt):
+                yield
+                if interrupt.stopping():
+                    raise _Stopped
             arrived = self._pending.pop(node)
             if type(node) is not AccumulateGrad:
                 self._propagate(node, arrived)
@@ -360,24 +518,27 @@ class _Noting:
 
     def _ends(self) -> list[tuple[int, ...]]:
         """After each step, the registers of large arrays that no later one needs."""
+        large = self._large
+        if not large:
+            return [()] * len(self._made.steps)
         needed = {register for _, register in self._made.leaves} | set(self._held)
         found = []
         for _, places, out in reversed(self._made.steps):
             ended = {*places, out} - needed
             needed |= ended
-            found.append(tuple([each for each in ended if getattr(self.values[each], "nbytes", 0) >= _LARGE]))
+            found.append(tuple(ended & large))
         return found[::-1]
 
     # The order of BackwardPass._traverse.
 
     def _order(self) -> list[Any]:
-        counts: dict[Any, int] = dict.fromkeys(self._nodes, 0)
-        for node in self._nodes:
+        counts: dict[Any, int] = dict.fromkeys(self.nodes, 0)
+        for node in self.nodes:
             for edge in node.edges:
                 if edge is not None:
                     counts[edge[0]] += 1
         order: list[Any] = []
-        ready: list[tuple[int, int, Any]] = [(-self._nodes[0].seq, 0, self._nodes[0])]
+        ready: list[tuple[int, int, Any]] = [(-self.nodes[0].seq, 0, self.nodes[0])]
         heapify(ready)
         tie, lone = 1, None
         while ready or lone is not None:
@@ -408,15 +569,19 @@ class _Noting:
 
     def _step(self, forward: Callable[..., Any], places: tuple[int, ...]) -> int:
         """Note a step and compute it; return the register of its result. Raises _Unusual if it takes much memory."""
-        value = forward(np, *[self.values[place] for place in places])
-        self._made.room += sum(
-            [int(getattr(each, "nbytes", 0)) for each in (value if type(value) is list else [value])]
-        )
-        account = self._context.account
-        if self._made.room > _MOST_ROOM or (account.limit and account.bytes + self._made.room > account.limit):
+        return self._computed(forward, places, forward(np, *[self.values[place] for place in places]))
+
+    def _computed(self, forward: Callable[..., Any], places: tuple[int, ...], value: Any) -> int:
+        """Note a step that was computed; return the register of its result. Raises _Unusual if it takes much memory."""
+        made, out = self._made, len(self.values)
+        size = value.nbytes if type(value) is np.ndarray else _bytes_of(value)
+        made.room += size
+        if made.room > self._most:
             raise _Unusual
-        out = self._register(value)
-        self._made.steps.append((forward, places, out))
+        if size >= _LARGE:
+            self._large.add(out)
+        self.values.append(value)
+        made.steps.append((forward, places, out))
         return out
 
     def _register(self, value: Any) -> int:
@@ -430,27 +595,41 @@ class _Noting:
 
     def _propagate(self, node: Node, arrived: list[int | None]) -> None:
         """Note a node's formulas. arrived: the gradients of its results, by output."""
-        op, plan, made = node.op, node.saving_plan, self._made
+        op, plan, made, values = node.op, node.saving_plan, self._made, self.values
         if node.work >= LONG or node.work > self._context.account.operations:
             raise _Unusual
         made.operations = max(made.operations, node.work)
-        saved = [self._load(node, place, value, plan.names[place]) for place, value in enumerate(node.saved)]
-        made.room += needed_back(node, [None if each is None else self.values[each] for each in arrived])
+        names = plan.names
+        saved = [self._load(node, place, value, names[place]) for place, value in enumerate(node.saved)]
+        made.room += needed_back(node, [None if each is None else values[each] for each in arrived])
         whole = self._materialized(node, arrived)
+        plainly = op.list_position < 0 and not made.by_ops
         for slot, formula, places, takes_all in plan.formulas:
             given = [*(whole if takes_all else whole[:1]), *(saved if places is None else [saved[at] for at in places])]
-            if op.list_position >= 0 or takes_all or node.part is None or not made.by_ops:
-                self._spread(node, slot, _taking(formula, len(whole)) if takes_all else formula, given)
-                continue
-            edge, meta = node.edges[slot], node.metas[slot]
-            if edge is not None and meta is not None:
+            if takes_all:
+                formula = _taking(formula, len(whole))
+            edge, meta = (node.edges[slot], node.metas[slot]) if op.list_position < 0 else (None, None)
+            if plainly:
+                if edge is not None and meta is not None:
+                    result = formula(*[values[each] for each in given])
+                    if result.dtype is not meta[1] or result.shape != meta[0]:
+                        result = fit(result, meta)
+                    self._add(edge, self._computed(_fitting(formula, meta, None), tuple(given), result))
+            elif op.list_position >= 0 or takes_all or node.part is None or not made.by_ops:
+                self._spread(node, slot, formula, given)
+            elif edge is not None and meta is not None:
                 self._add(edge, self._formula(formula, meta, given))
         if plan.saves_tensors:
             made.frees.append(self._numbers[node])
+        if not made.by_ops:  # else a register may have several uses
+            for register in (*whole, *saved):
+                values[register] = None
 
     def _materialized(self, node: Node, arrived: list[int | None]) -> list[int]:
         """Registers of the gradients of all results, as the ordinary pass gives them to formulas."""
-        outputs = node.outputs or (None,)
+        outputs = node.outputs
+        if outputs is None:
+            return arrived  # type: ignore[return-value]  # of one result, whose gradient has arrived
         found = []
         for place, meta in enumerate(outputs):
             register = arrived[place] if place < len(arrived) else None
@@ -490,26 +669,36 @@ class _Noting:
 
     def _load(self, node: Node, place: int, value: Any, name: str) -> int:
         """The register of a saved value: of arrays, of what may vary, or a constant."""
-        if isinstance(value, (np.ndarray, Tensor)):
-            raise _Unusual
         if type(value) is Saved:
-            register = self._register(value.value(node, name))
-            held = self.values[register]
-            description = held.shape, held.strides, held.dtype
-        elif type(value) is float or type(value) is list or node.part is None:
-            register = self._register(_loaded(value, node))
-            description = _described(self.values[register])
+            held: Any = value.value(node, name)
+            description: Any = held.shape, held.strides, held.dtype
+        elif isinstance(value, (np.ndarray, Tensor)):
+            raise _Unusual
+        elif type(value) is float or isinstance(value, (list, np.generic)):
+            held = _loaded(value, node)
+            description = _described(held)
         else:
-            return self._constant(value)
+            register = self._constant(_loaded(value, node))
+            self._made.values.append((register, self._numbers[node], place, value))
+            return register
+        register = self._register(held)
         self._made.loads.append((register, self._numbers[node], place, description))
         return register
 
     def _add(self, edge: Any, register: int) -> None:
         target, index = edge
-        held = self._pending.setdefault(target, [])
-        held += [None] * (index + 1 - len(held))
+        held = self._pending.get(target)
+        if held is None:
+            held = self._pending[target] = [None] * (index + 1)
+        elif len(held) <= index:
+            held += [None] * (index + 1 - len(held))
         before = held[index]
-        held[index] = register if before is None else self._step(_sum, (before, register))
+        if before is None:
+            held[index] = register
+        else:
+            held[index] = self._step(_sum, (before, register))
+            if not self._made.by_ops:
+                self.values[before] = self.values[register] = None
 
     def _formula(self, formula: Callable[..., Any], meta: Any, given: list[int]) -> int:
         """The register of a formula's result, fitted to its input."""
@@ -674,6 +863,10 @@ def _loaded_item(saved: Any, node: Node) -> Any:
     if isinstance(saved, (Saved, np.ndarray, Tensor, Packed, list)):
         raise _Unusual
     return saved
+
+
+def _bytes_of(value: Any) -> int:
+    return sum([int(getattr(each, "nbytes", 0)) for each in (value if type(value) is list else [value])])
 
 
 def _zeros(shape: tuple[int, ...], dtype: Any, xp: Any) -> Any:

@@ -23,6 +23,7 @@ from gradwire_engine import (
     tensor,
 )
 from gradwire_engine.autograd.node_call import NodeCall
+from gradwire_engine.autograd.repeated_backward import Later
 from gradwire_engine.core.device import CPU, canonical, selected, to_device
 from gradwire_engine.core.index_bounds import note as note_bounds
 from gradwire_engine.core.random import MT19937, PCG64
@@ -210,12 +211,32 @@ def run_backward(
 ) -> Iterator[None] | None:
     """Add gradients to the leaves."""
     scope.enter(scope.grad_context)
-    if scope.passes is not None and is_plain(request):
-        received = scope.passes.run(scope.tensor(request.tensors[0]))
-        if received is not None:
+    if scope.passes is not None and _is_of_scalar(request):
+        received = scope.passes.run(scope.tensor(request.tensors[0]), request.retain_graph)
+        if isinstance(received, list):
             if answer is not None:
                 answer.accumulated.extend(scope.ids_of(received))
             return None
+        if received is not None:
+            return _run_rest(scope, received, request, answer)
+    return _run_ordinary(scope, request, answer)
+
+
+def _run_rest(
+    scope: TensorScope, rest: Later, request: commands_pb2.BackwardRequest, answer: commands_pb2.BackwardResponse | None
+) -> Iterator[None]:
+    """Run a repeated backward from its first pause on."""
+    received = yield from rest
+    if received is None:
+        scope.enter(scope.grad_context)
+        yield from _run_ordinary(scope, request, answer)
+    elif answer is not None:
+        answer.accumulated.extend(scope.ids_of(received))
+
+
+def _run_ordinary(
+    scope: TensorScope, request: commands_pb2.BackwardRequest, answer: commands_pb2.BackwardResponse | None
+) -> Iterator[None]:
     run = Backward(
         scope.tensors(request.tensors),
         _optional(scope, request.gradients),
@@ -235,7 +256,12 @@ def run_backward(
 
 def is_plain(request: commands_pb2.BackwardRequest) -> bool:
     """Whether a backward is that of one scalar, without options."""
-    options = request.gradients or request.inputs or request.create_graph or request.check_nan or request.retain_graph
+    return _is_of_scalar(request) and not request.retain_graph
+
+
+def _is_of_scalar(request: commands_pb2.BackwardRequest) -> bool:
+    """Whether a backward is that of one scalar, without options, but that it may keep the graph."""
+    options = request.gradients or request.inputs or request.create_graph or request.check_nan
     return len(request.tensors) == 1 and not options
 
 

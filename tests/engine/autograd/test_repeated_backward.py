@@ -15,6 +15,7 @@ import pytest
 
 from gradwire_engine import REGISTRY, Account, Context, EngineError, Interrupt, Tensor, activate, backward, tensor
 from gradwire_engine.autograd.repeated_backward import (
+    _MOST_UNUSED,
     _OFTEN,
     NotedPass,
     PassMemo,
@@ -80,22 +81,22 @@ def graphs(context: Context) -> Graphs:
 def memo(graphs: Graphs) -> PassMemo:
     """A memo that knows the pass."""
     found = PassMemo()
-    for number in range(2):
-        assert (found.run(graphs()) is not None) == bool(number)
+    for _ in range(2):
+        assert found.run(graphs()) is not None
         graphs.clear()
     return found
 
 
-@pytest.mark.parametrize("passes", [2, 3, _OFTEN + 2, _OFTEN + 3, _OFTEN + 5])
+@pytest.mark.parametrize("passes", [1, 2, 3, _OFTEN + 1, _OFTEN + 2, _OFTEN + 4])
 def test_a_repeated_pass_gives_the_same_bits(passes: int, graphs: Graphs) -> None:
-    """The second pass is noted. After many runs the list is made again, of ops."""
+    """The first pass is noted. After many runs the list is made again, of ops."""
     memo = PassMemo()
     for _ in range(passes - 1):
         memo.run(graphs())
         graphs.clear()
     assert memo.run(graphs()) is not None
     found = graphs.grads()
-    assert [each.by_ops for each in memo._known.values() if isinstance(each, NotedPass)] == [passes > _OFTEN + 2]
+    assert [each.by_ops for each in memo._known.values() if isinstance(each, NotedPass)] == [passes > _OFTEN + 1]
     graphs.clear()
     backward([graphs()])
     assert graphs.grads() == found
@@ -134,13 +135,13 @@ def test_a_pass_that_would_keep_much_memory_is_not_noted(context: Context) -> No
     """A list keeps all gradients to its end; the ordinary pass keeps few."""
     memo, leaf, sin = PassMemo(), tensor(np.ones(1 << 19), True), REGISTRY["sin"]
     for length, noted in ((4, True), (12, False)):
-        for number in range(3):
+        for _ in range(3):
             made = leaf
             for _ in range(length):
                 made = sin.apply((made,))
             loss = REGISTRY["sum"].apply((made, None, False, None))
             leaf.grad = None
-            assert (memo.run(loss) is not None) == (noted and number > 0)
+            assert (memo.run(loss) is not None) == noted
 
 
 def test_a_formula_beyond_the_limit_is_refused_each_time(context: Context) -> None:
@@ -261,9 +262,11 @@ def test_an_unusual_pass_is_left_to_the_ordinary_one(
 def test_one_graph_of_other_calls_is_another(graphs: Graphs, memo: PassMemo) -> None:
     a, b, c = graphs.leaves
     graphs.leaves = [a, a, c]
-    assert memo.run(graphs()) is None
+    memo.run(graphs())
+    assert len(memo._known) == 2
     graphs.leaves = [a, b, c]
-    assert memo.run(REGISTRY["sum"].apply(REGISTRY["sum"].bind((a,), {}))) is None  # made by no repeated call
+    memo.run(REGISTRY["sum"].apply(REGISTRY["sum"].bind((a,), {})))
+    assert len(memo._known) == 3
 
 
 def test_a_gradient_that_two_leaves_share_is_copied(context: Context) -> None:
@@ -272,7 +275,7 @@ def test_a_gradient_that_two_leaves_share_is_copied(context: Context) -> None:
         a, b, _ = graphs.leaves
         total = graphs.call("add", "add", a, b)
         loss = graphs.call("sum", "sum", graphs.call("relu", "relu", total))
-        assert (memo.run(loss) is not None) == bool(number)
+        assert memo.run(loss) is not None
         if number:
             assert a.grad is not None
             assert b.grad is not None
@@ -348,9 +351,7 @@ def test_a_pass_over_replaced_data_is_left_to_the_ordinary_one(graphs: Graphs, m
     assert graphs.grads() == before
 
 
-def test_a_pass_whose_slice_is_over_is_left_to_the_ordinary_one(
-    graphs: Graphs, memo: PassMemo, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cancelled_pass_changes_nothing(graphs: Graphs, memo: PassMemo, monkeypatch: pytest.MonkeyPatch) -> None:
     class Due(Interrupt):
         def stopping(self) -> bool:
             return True
@@ -360,8 +361,10 @@ def test_a_pass_whose_slice_is_over_is_left_to_the_ordinary_one(
     monkeypatch.setattr("gradwire_engine.autograd.repeated_backward.monotonic", lambda: next(clock, 2.0))
     object.__setattr__(graphs.context, "interrupt", interrupt)
     before = graphs.grads()
-    assert memo.run(loss) is None
+    with pytest.raises(EngineError, match="cancelled"):
+        memo.run(loss)
     assert graphs.grads() == before
+    assert memo.run(loss) is None  # the slice is over before the pass, which the ordinary one refuses
 
 
 class Slice(Interrupt):
@@ -381,54 +384,131 @@ def chain(graphs: Graphs, length: int) -> Tensor:
     return graphs.call("sum of the chain", "sum", made)
 
 
-def test_noting_ends_when_a_pause_is_due_and_is_tried_again(graphs: Graphs, monkeypatch: pytest.MonkeyPatch) -> None:
-    # A long pass that is noted to its end would keep other sessions waiting, and could not be cancelled.
-    over, propagated, propagate = Slice(), [], _Noting._propagate
+def to_end(ran: Any) -> tuple[Any, int]:
+    """What a pass returns in the end, and the number of its pauses."""
+    pauses = 0
+    if ran is None or type(ran) is list:
+        return ran, pauses
+    while True:
+        try:
+            next(ran)
+        except StopIteration as done:
+            return done.value, pauses
+        pauses += 1
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_pass_pauses_where_a_pause_is_due_and_goes_on(passes: int, graphs: Graphs) -> None:
+    """Both that is noted and a list. A long pass would keep other sessions waiting, and could not be cancelled."""
+    memo, over = PassMemo(), Slice()
+    for _ in range(passes - 1):
+        memo.run(chain(graphs, 40))
+        graphs.clear()
     object.__setattr__(graphs.context, "interrupt", over)
-
-    def counted(noting: _Noting, node: Any, register: int) -> None:
-        over.at = 0.0  # the slice is over: each node asks
-        propagated.append(node)
-        propagate(noting, node, register)
-
-    monkeypatch.setattr(_Noting, "_propagate", counted)
-    memo, nodes = PassMemo(), []
-    for _ in range(8):
-        loss = chain(graphs, 40)
-        over.at, over.left = float("inf"), 3
-        propagated.clear()
-        assert memo.run(loss) is None
-        nodes.append(len(propagated))
-    assert nodes == [0, 4, 0, 4, 0, 0, 0, 4]
-    over.waits = False  # the slice is extended
-    for number in range(8):
-        over.at = float("inf")
-        assert (memo.run(chain(graphs, 40)) is not None) == (number == 7)
-    assert len(propagated) == 4 + 41
+    over.at, over.left = 0.0, 3  # the slice is over: each node asks, and the fourth pauses
+    ran = memo.run(chain(graphs, 40))
+    assert graphs.grads() == [None] * 3
+    received, pauses = to_end(ran)
+    assert received == graphs.leaves[:1]
+    assert pauses > 30
+    assert [each.runs for each in memo._known.values() if isinstance(each, NotedPass)] == [passes - 1]
+    found = graphs.grads()
     graphs.clear()
-    loss, over.at = chain(graphs, 40), float("inf")
-    assert memo.run(loss) is not None
-    repeated = graphs.grads()
-    graphs.clear()
+    over.at = float("inf")
     backward([chain(graphs, 40)])
-    assert graphs.grads() == repeated
+    assert graphs.grads() == found
+
+
+@pytest.mark.parametrize("passes", [1, 2])
+def test_a_pass_that_is_cancelled_in_a_pause_changes_nothing(passes: int, graphs: Graphs) -> None:
+    memo, over = PassMemo(), Slice()
+    for _ in range(passes - 1):
+        memo.run(chain(graphs, 40))
+        graphs.clear()
+    object.__setattr__(graphs.context, "interrupt", over)
+    over.at, over.left = 0.0, 3
+    ran: Any = memo.run(chain(graphs, 40))
+    next(ran)
+    over.stopping = lambda: True  # type: ignore[method-assign]
+    with pytest.raises(EngineError, match="cancelled"):
+        next(ran)
+    assert graphs.grads() == [None] * 3
+    del over.stopping  # type: ignore[method-assign]
+    over.at = float("inf")
+    assert memo.run(chain(graphs, 40)) == graphs.leaves[:1]
+
+
+def test_a_pass_that_keeps_its_graph_can_run_again(graphs: Graphs, memo: PassMemo) -> None:
+    loss = graphs()
+    assert memo.run(loss, True) is not None
+    once = graphs.grads()
+    graphs.clear()
+    assert memo.run(loss) is not None
+    assert graphs.grads() == once
+    graphs.clear()
+    assert memo.run(loss) is None
+    with pytest.raises(EngineError, match="second time"):
+        backward([loss])
+
+
+def test_calls_that_are_repeated_later_have_the_same_pass(graphs: Graphs) -> None:
+    """The first calls of an op are not repeated ones; the pass is noted then, and its list goes on."""
+
+    def ordinary() -> Tensor:
+        def call(key: str, name: str, *args: Any) -> Tensor:
+            made: Tensor = REGISTRY[name].apply(REGISTRY[name].bind(args, {}))
+            return made
+
+        graphs.call, repeated = call, graphs.call  # type: ignore[method-assign]
+        try:
+            return graphs()
+        finally:
+            graphs.call = repeated  # type: ignore[method-assign]
+
+    memo, found = PassMemo(), []
+    for build in (ordinary, ordinary, graphs, ordinary, graphs):
+        assert memo.run(build()) is not None
+        found.append(graphs.grads())
+        graphs.clear()
+    assert len(set(map(tuple, found))) == 1
+    assert len(memo._known) == 1
+
+
+def test_a_list_of_ops_holds_for_the_values_that_it_was_made_with(context: Context) -> None:
+    """Sizes that a formula is given may differ between calls of one kind, and then the list before it runs."""
+    graphs, memo = Graphs(context), PassMemo()
+    leaf = graphs.leaves[0]
+    places = [*[0] * (_OFTEN + 4), 1, 2, 0, 1]
+    for number, place in enumerate(places):
+        picked = graphs.call(f"select {place}", "select", graphs.call("exp", "exp", leaf), 0, place)
+        loss = graphs.call("sum", "sum", graphs.call("sin", "sin", picked))
+        assert memo.run(loss) is not None
+        if number:
+            found = graphs.grads()
+            graphs.clear()
+            picked = graphs.call(f"select {place}", "select", graphs.call("exp", "exp", leaf), 0, place)
+            backward([graphs.call("sum", "sum", graphs.call("sin", "sin", picked))])
+            assert graphs.grads() == found
+        graphs.clear()
+    (noted,) = memo._known.values()
+    assert isinstance(noted, NotedPass)
+    assert noted.by_ops
+    assert noted.before is not None
 
 
 def test_a_pass_after_the_end_of_a_slice_that_is_extended_is_a_list(graphs: Graphs) -> None:
     over, memo = Slice(), PassMemo()
     over.waits, over.at = False, 0.0  # it was over before the pass began
     object.__setattr__(graphs.context, "interrupt", over)
-    for number in range(3):
+    for _ in range(3):
         graphs.clear()
-        assert (memo.run(chain(graphs, 40)) is not None) == bool(number)
+        assert memo.run(chain(graphs, 40)) is not None
     repeated = graphs.grads()
     graphs.clear()
     over.waits = True  # now a pause is due
-    loss, before = chain(graphs, 40), graphs.grads()
-    assert memo.run(loss) is None
-    assert graphs.grads() == before
-    over.at = float("inf")
-    backward([loss])
+    received, pauses = to_end(memo.run(chain(graphs, 40)))
+    assert received
+    assert pauses
     assert graphs.grads() == repeated
 
 
@@ -436,7 +516,6 @@ def test_noting_keeps_to_the_memory_that_is_left(graphs: Graphs) -> None:
     # It holds the gradients of all nodes at once.
     account = graphs.context.account
     memo = PassMemo()
-    assert memo.run(chain(graphs, 40)) is None
     loss = chain(graphs, 40)
     limit, account.limit = account.limit, account.bytes + 20 * graphs.leaves[0].array.nbytes
     assert memo.run(loss) is None
@@ -527,10 +606,19 @@ def test_passes_over_nodes_without_a_part_are_repeated(name: str, context: Conte
     assert repeated >= 4  # views of other strides are left to the ordinary pass
 
 
+def test_graphs_that_seldom_come_again_are_noted_at_their_second_time(graphs: Graphs) -> None:
+    memo = PassMemo()
+    noted = [memo.run(chain(graphs, length)) is not None for length in range(1, 2 * _MOST_UNUSED)]
+    assert noted == [True] * _MOST_UNUSED + [False] * (_MOST_UNUSED - 1)
+    again = [memo.run(chain(graphs, 2 * _MOST_UNUSED - 1)) is not None for _ in range(2)]
+    assert again == [True, True]  # noted, and run as a list
+    assert memo.run(chain(graphs, 3 * _MOST_UNUSED)) is not None
+
+
 def test_a_list_that_often_does_not_fit_is_forgotten(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
     memo, leaf = PassMemo(), tensor(np.ones(4), True)
-    for number in range(3):
-        assert (memo.run(weighted(made("exp", leaf))) is not None) == bool(number)
+    for _ in range(3):
+        assert memo.run(weighted(made("exp", leaf))) is not None
         leaf.grad = None
     (noted,) = [each for each in memo._known.values() if isinstance(each, NotedPass)]
 
@@ -546,13 +634,13 @@ def test_a_list_that_often_does_not_fit_is_forgotten(context: Context, monkeypat
 
 def test_large_gradients_are_given_back_during_a_pass(context: Context) -> None:
     memo, leaf = PassMemo(), tensor(np.ones(1 << 16), True)
-    for number in range(3):
+    for _ in range(3):
         made_of = leaf
         for _ in range(40):
             made_of = made("sin", made_of)
         loss = made("sum", made_of)
         tracemalloc.start()
-        assert (memo.run(loss) is not None) == bool(number)
+        assert memo.run(loss) is not None
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         leaf.grad = None
