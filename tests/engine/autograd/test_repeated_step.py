@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from gradwire_engine import REGISTRY, Account, Context, Tensor, activate, backward, tensor
-from gradwire_engine.autograd.freed_graph import freed_graph
 from gradwire_engine.autograd.repeated_backward import PassMemo
 from gradwire_engine.autograd.repeated_step import Call, Ran, RepeatedStep, make
 from gradwire_engine.core.context import CURRENT
@@ -204,8 +203,3 @@ def test_contexts_are_entered_in_the_order_of_the_calls(steps: Steps, step: Repe
     assert step.run(given, [1.5], steps.context, entered.append) is not None
     assert entered == [steps.context, steps.context]
     assert CURRENT.get() is steps.context
-
-
-def test_a_loss_whose_nodes_are_unknown_has_none() -> None:
-    assert freed_graph([], [], ()) is None
-    assert freed_graph([3], [None], ()) is None  # a leaf, and no root

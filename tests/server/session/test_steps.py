@@ -274,14 +274,22 @@ def test_a_loss_that_stays_has_its_graph(seed: int, monkeypatch: pytest.MonkeyPa
     pair.next_is(True)
 
 
-def test_another_result_that_stays_is_recorded(pair: Pair) -> None:
-    commands = pair.commands()
-    first = commands[-1].release.tensors[0]
-    ids = [each for each in commands[-1].release.tensors if each != first]
-    before = sum(pair.ran)
-    pair.step([*commands[:-1], command(c.ReleaseRequest(tensors=ids), quiet=True)])
-    assert sum(pair.ran) == before
-    assert pair.joining.session.store[first].node is not None
+@pytest.mark.parametrize("seed", range(16))
+def test_each_result_that_stays_has_its_graph(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(seed, monkeypatch)
+    pair.warm()
+    for place in range(len(pair.program.plan)):
+        commands = pair.commands()
+        kept = commands[-1].release.tensors[place]
+        ids = [each for each in commands[-1].release.tensors if each != kept]
+        before = sum(pair.ran)
+        pair.step([*commands[:-1], command(c.ReleaseRequest(tensors=ids), quiet=True)])
+        assert sum(pair.ran) == before + 1
+        recorded = pair.joining.session.store[kept].node is not None
+        answer = pair.step([command(c.BackwardRequest(tensors=[kept], gradients=[kept]))])
+        assert recorded or service_pb2.RunResponse.FromString(answer).results[0].HasField("error")
+        pair.step([command(c.SetGradRequest(tensor=leaf)) for leaf in (*LEAVES, 1)])
+        pair.step([command(c.ReleaseRequest(tensors=[kept]), quiet=True)])
 
 
 @pytest.mark.parametrize(

@@ -136,14 +136,15 @@ def _run_known(
     if numbers is None or session.steps is None or not _may_join(session, writer):
         return 0
     gone = set(released)
-    ran = known.run(session, ids, numbers, gone)
+    first = writer.command_number(writer.applied + 1)
+    ran = known.run(session, ids, numbers, gone, first)
     if ran is None:
         return 0
     session.steps.has_run()
     done = known.calls + 1 + ran.done
     whole = done == len(known.kinds)
     # Where a command failed, the batch's last command releases what is not needed any more.
-    known.bind(session, ids, ran, gone, writer.command_number(writer.applied + 1), whole)
+    known.bind(session, ids, ran, gone, whole)
     _count(session, writer, known.kinds[:done])
     if whole:
         gone.difference_update([ids[place] for place in known.results])
