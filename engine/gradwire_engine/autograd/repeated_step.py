@@ -18,7 +18,7 @@ import numpy as np
 
 from gradwire_engine.autograd.buffer_reuse import own
 from gradwire_engine.autograd.kept_results import Keeping, KeptResults, Symbol, left_values
-from gradwire_engine.autograd.repeated_backward import NotedPass, PassMemo, same_bits
+from gradwire_engine.autograd.repeated_backward import NotedPass, PassMemo, is_plain, same_bits
 from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.core.device import cupy
 from gradwire_engine.graph.graph import LAST, Node
@@ -113,17 +113,20 @@ class RepeatedStep:
     """A step as a list; see the module's docstring. `make` notes it.
 
     given: places and descriptions of the tensors that the step takes, and whether each of them is a leaf that gets a
-    gradient. nodes: how many the calls would have made. room: bytes. written: places of tensors that are changed.
-    loss: the place of what is differentiated. results: the tensors of the calls' results, of which some may stay.
+    gradient; those whose gradient is only dropped have no description. cleared: places of leaves whose gradients are
+    dropped between the calls and the backward. nodes: how many the calls would have made. room: bytes. written: places
+    of tensors that are changed. loss: the place of what is differentiated. results: the tensors of the calls' results,
+    of which some may stay.
     """
 
     __slots__ = (
         "_calls", "_described", "_items", "_keeping", "_leaves", "_listed", "_needed", "_numbers", "_pass",
-        "_registers", "expected", "given", "loss", "nodes", "operations", "results", "room", "written",
+        "_registers", "cleared", "expected", "given", "loss", "nodes", "operations", "results", "room", "written",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.given: list[tuple[int, Operand, bool]] = []
+        self.given: list[tuple[int, Operand | None, bool]] = []
+        self.cleared: frozenset[int] = frozenset()
         self.nodes, self.room, self.operations = 0, 0, 0.0
         self.loss = -1
         self.results = KeptResults((), {})
@@ -178,11 +181,13 @@ class RepeatedStep:
         registers = self._registers.copy()
         held: dict[int, Tensor] = {}
         for tensor, (place, expected, takes) in zip(tensors, self.given, strict=True):
-            if not _fits(tensor, expected) or (takes and not _is_bare(tensor)):
+            if expected is not None and not _fits(tensor, expected):
+                return None
+            if takes and not _takes_gradient(tensor, place in self.cleared):
                 return None
             registers[place] = tensor.array
             held[place] = tensor
-        if self.written and len({id(each.storage) for each in tensors}) < len(tensors):
+        if self.written and self._shares_storage(tensors):
             return None
         for register, number in zip(self._numbers, numbers, strict=True):
             registers[register] = number
@@ -191,14 +196,36 @@ class RepeatedStep:
             gradients = self._differentiate(lists, registers, context, enter)
             if lists.keeping is not None:
                 made = lists.keeping.tensors(registers, held, context.nodes.next, first_command)
+            sums = self._sums(held, gradients)
         except Exception:  # noqa: BLE001 - the calls or the backward raise it again
             return None
         context.nodes.next += self.nodes
-        done, cleared, named = self._follow(registers, held, gradients, enter)
+        for place in self.cleared:
+            _clear(held[place])
+        for place, sum_ in sums.items():
+            sum_.array += gradients[place].array
+            sum_.storage.changed()
+            gradients[place] = sum_
         for place, gradient in gradients.items():
-            if place not in cleared:
-                held[place].grad_state().grad = gradient
+            held[place].grad_state().grad = gradient
+        done, named = self._follow(registers, held, gradients, enter)
         return Ran(done, registers, made, named, context)
+
+    def _shares_storage(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether two of the tensors that are computed with share memory."""
+        used = [id(each.storage) for each, (_, expected, _) in zip(tensors, self.given, strict=True) if expected]
+        return len(set(used)) < len(used)
+
+    def _sums(self, held: Mapping[int, Tensor], gradients: Mapping[int, Tensor]) -> dict[int, Tensor]:
+        """The gradients that leaves have, to which theirs are added. Raises _Unusual where that fails."""
+        sums: dict[int, Tensor] = {}
+        for place, gradient in gradients.items():
+            found = None if place in self.cleared else held[place].grad
+            if found is not None:
+                if (found.array.shape, found.array.dtype) != (gradient.array.shape, gradient.array.dtype):
+                    raise _Unusual
+                sums[place] = found
+        return sums
 
     def _lists(self, kept: tuple[int, ...]) -> _Lists | None:
         """The lists for what stays; None if it may not."""
@@ -251,14 +278,13 @@ class RepeatedStep:
 
     def _follow(
         self, registers: list[Any], held: dict[int, Tensor], gradients: dict[int, Tensor], enter: _Enter
-    ) -> tuple[int, set[int], dict[int, Tensor]]:
-        """Run what follows the backward: how many commands ran, whose gradients they dropped, and named gradients."""
+    ) -> tuple[int, dict[int, Tensor]]:
+        """Run what follows the backward: how many commands ran, and named gradients."""
         at = registers.__getitem__
-        cleared: set[int] = set()
         named: dict[int, Tensor] = {}
         for done, item in enumerate(self._items):
             if item.cleared >= 0:
-                cleared.add(item.cleared)
+                _clear(held[item.cleared])
             elif item.context is None:
                 name, leaf = item.places
                 named[name] = gradients[leaf]
@@ -271,10 +297,10 @@ class RepeatedStep:
                     if item.writer is not None:
                         item.writer(np, *map(at, item.places))
                 except Exception:  # noqa: BLE001 - the command raises it again
-                    return done, cleared, named
+                    return done, named
                 if item.writer is not None:
                     held[item.places[0]].storage.changed()
-        return len(self._items), cleared, named
+        return len(self._items), named
 
 
 _identity: Callable[[Any], int] = id
@@ -313,15 +339,23 @@ def _fits(tensor: Tensor, expected: Operand) -> bool:
     )
 
 
-def _is_bare(leaf: Tensor) -> bool:
-    """Whether a leaf has neither gradient nor hooks, also none on its node."""
+def _takes_gradient(leaf: Tensor, cleared: bool) -> bool:
+    """Whether a leaf and its node have no hooks, and it has no gradient but one to which another can be added.
+
+    cleared: whether its gradient is dropped before.
+    """
     state = leaf.state
     if state is None:
         return True
-    if state.grad is not None or state.hooks is not None:
+    if state.hooks is not None or not (cleared or is_plain(state.grad)):
         return False
     node = None if state.accumulator is None else state.accumulator()
     return node is None or node.hooks is None
+
+
+def _clear(leaf: Tensor) -> None:
+    if leaf.state is not None:
+        leaf.state.grad = None
 
 
 def make(
@@ -331,12 +365,14 @@ def make(
     numbers: Sequence[float],
     loss: int,
     passes: PassMemo,
+    cleared: Sequence[Cleared] = (),
 ) -> RepeatedStep | None:
     """The list of a step whose calls have just run, and whose backward is about to; None if there is none.
 
     following: what comes after the backward. tensors: those of all places; None for those that come after it.
-    numbers: those that may vary. loss: the place of what is differentiated. The step is computed once and compared
-    with what the calls have made. It changes nothing. `confirm` must compare the rest.
+    numbers: those that may vary. loss: the place of what is differentiated. cleared: gradients that are dropped between
+    the calls and the backward. The step is computed once and compared with what the calls have made. It changes
+    nothing. `confirm` must compare the rest.
     """
     root = tensors[loss]
     if cupy() is not None or root is None or type(root.node) is not Node or root.index or root.view is not None:
@@ -350,6 +386,7 @@ def make(
     joined = _Join(len(tensors), len(numbers))
     try:
         joined.add_calls(calls)
+        joined.add_cleared(cleared)
         if not joined.has_pass(loss, key):
             return None
         noted = passes.by_ops(key, nodes, root, CURRENT.get())
@@ -391,6 +428,7 @@ class _Join:
         self._held: set[int] = set()  # registers of constants
         self._renamed: dict[int, int] = {}  # by register of the pass
         self._gradients: dict[int, int] = {}  # registers by place of the leaf
+        self._sums: dict[int, Any] = {}  # gradients that leaves have, by place, when the step is computed
 
     def _constant(self, value: Any) -> int:
         self._registers.append(value)
@@ -405,6 +443,13 @@ class _Join:
             if call.listing.writer is not None:
                 raise _Unusual
             self._add_parts(call, -1, number)
+
+    def add_cleared(self, cleared: Sequence[Cleared]) -> None:
+        """Add gradients that are dropped before the backward. Raises _Unusual."""
+        places = {each.leaf for each in cleared}
+        if places & self._results:
+            raise _Unusual
+        self.made.cleared = frozenset(places)
 
     def _add_parts(self, call: Call, item: int, number: int = -1) -> None:
         listing = call.listing
@@ -522,12 +567,14 @@ class _Join:
                     raise _Unusual  # a recorded result
                 self._add_call(each)
                 continue
-            if each.leaf not in self._gradients or each.leaf in cleared:
-                raise _Unusual
             if isinstance(each, Cleared):
+                if each.leaf in self._results:
+                    raise _Unusual
                 cleared.add(each.leaf)
                 self._items.append(_Item(None, cleared=each.leaf))
             else:
+                if each.leaf not in self._gradients or each.leaf in cleared:
+                    raise _Unusual
                 self._results.add(each.made)
                 self._items.append(_Item(None, places=(each.made, each.leaf)))
         self.made.room += 2 * sum(map(self._bytes, self._gradients))
@@ -562,6 +609,9 @@ class _Join:
             if values[place].strides != array.strides:
                 return None
         values[self._tensors : self._tensors + len(numbers)] = numbers
+        for place in self._gradients.keys() - self.made.cleared:
+            if tensors[place].grad is not None:
+                self._sums[place] = tensors[place].grad.array
         # Compared before what follows changes tensors, of which some values are views.
         results = self._computed(
             values, lambda made: self._are_made(made, tensors) and self._are_saved(values, nodes, noted)
@@ -632,15 +682,26 @@ class _Join:
                 return None
             if item.context is None and item.places:
                 name, leaf = item.places
-                values[name] = results[name] = values[self._gradients[leaf]]
+                values[name] = results[name] = self._sum(leaf, values[self._gradients[leaf]])
             elif item.writer is not None:
                 item.writer(np, *[values[place] for place in item.places])
         return results
+
+    def _sum(self, leaf: int, gradient: Any) -> Any:
+        """A leaf's gradient after the backward."""
+        held = self._sums.get(leaf)
+        if held is None:
+            return gradient
+        made = held.copy(order="K")
+        made += gradient
+        return made
 
     def _finished(self, symbols: Sequence[Any], described: dict[int, Any]) -> RepeatedStep:
         made = self.made
         leaves = {symbol for symbol in symbols if type(symbol) is int}
         made.given = [(place, operand, place in leaves) for place, operand in self._given.items()]
+        others = made.cleared | {item.cleared for item in self._items if item.cleared >= 0}
+        made.given += [(place, None, False) for place in sorted(others - self._given.keys())]
         made._registers = [value if place in self._held else None for place, value in enumerate(self._registers)]
         made._listed, made._described = self._listed, described
         made._needed = {register for _, register in made._leaves} | self._held | set(self._given)

@@ -132,7 +132,8 @@ def _node_hook(leaf: Tensor) -> Any:
 
 
 CHANGES: dict[str, Callable[[Steps], Any]] = {
-    "a gradient that is there": lambda steps: setattr(steps.leaves[0], "grad", tensor(np.ones((3, 3)))),
+    "a gradient that is a view": lambda steps: setattr(steps.leaves[0], "grad", tensor(np.ones((3, 3)))[:]),
+    "a gradient of another dtype": lambda steps: setattr(steps.leaves[0], "grad", tensor(np.ones((3, 3), np.float32))),
     "a hook on a leaf": lambda steps: hook_tensor(steps.leaves[1], ExternalCallback(1, [])),
     "a hook on a leaf's node": lambda steps: _node_hook(steps.leaves[1]),
     "no gradient wanted": lambda steps: setattr(steps.leaves[2], "requires_grad", False),

@@ -307,8 +307,9 @@ class Step:
         numbers = [self.commands.numbers[place] for place in varying]
         calls, following = told[: known.calls], told[known.calls :]
         before = [each for each in calls if isinstance(each, Call)]
+        cleared = [each for each in calls if isinstance(each, Cleared)]
         loss = known.pattern[sum(map(_width, self.commands.kinds[: known.calls]))]
-        known.noted = made = make(before, following, tensors, numbers, loss, scope.passes)
+        known.noted = made = make(before, following, tensors, numbers, loss, scope.passes, cleared)
         if made is None:
             return False
         known.given = [place for place, _, _ in made.given]
