@@ -273,7 +273,7 @@ def _graph(root: Node, kind_of: Callable[[Node], Any]) -> tuple[_Key, list[Any]]
                 return None
             leaf = node.variable
             state = leaf.state
-            if not leaf.requires_grad or leaf.view is not None or (state is not None and not _is_plain(state.grad)):
+            if not leaf.requires_grad or leaf.view is not None or (state is not None and not is_plain(state.grad)):
                 return None
             key.append(0)
             numbers.append(LAST)
@@ -283,7 +283,7 @@ def _graph(root: Node, kind_of: Callable[[Node], Any]) -> tuple[_Key, list[Any]]
     return tuple(key), nodes
 
 
-def _is_plain(gradient: Tensor | None) -> bool:
+def is_plain(gradient: Tensor | None) -> bool:
     """Whether a leaf has no gradient, or one of its own to which another can be added in place."""
     if gradient is None:
         return True

@@ -1,30 +1,30 @@
 """Repeated step: repeated calls, the backward of a result, and what follows it, as one list of forwards on arrays.
 
-The list needs neither tensors nor nodes, so it is for steps whose results nobody names after the backward, except
-the loss, whose nodes freed_graph.py makes. It joins what is known already: the parts of repeated calls
-(op/repeated.py), and the noted pass over their graph (repeated_backward.py). It calls the same forwards in the same
-order, so it computes the same bits. Where anything is unusual, nothing has changed, and the commands run as ever.
+The list needs neither tensors nor nodes; kept_results.py makes those of results that stay after the step. It joins
+what is known already: the parts of repeated calls (op/repeated.py), and the noted pass over their graph
+(repeated_backward.py). It calls the same forwards in the same order, so it computes the same bits. Where anything is
+unusual, nothing has changed, and the commands run as ever.
 
 After the backward may come calls that are not recorded, also in place, and commands that name or clear gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from time import thread_time
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from gradwire_engine.autograd.buffer_reuse import own
-from gradwire_engine.autograd.freed_graph import FreedGraph, Symbol, freed_graph
-from gradwire_engine.autograd.repeated_backward import NotedPass, PassMemo, same_bits
+from gradwire_engine.autograd.kept_results import Keeping, KeptResults, Symbol, left_values
+from gradwire_engine.autograd.repeated_backward import NotedPass, PassMemo, is_plain, same_bits
 from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.core.device import cupy
 from gradwire_engine.graph.graph import LAST, Node
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Storage, Tensor
-from gradwire_engine.op.repeated import Listing, Operand, Part, as_array
+from gradwire_engine.op.repeated import Listing, Operand, as_array
 
 #: Seconds of a step that may run without a pause, by its thread's clock: about a slice of a scheduler.
 _LONGEST = 0.002
@@ -33,6 +33,7 @@ _Step: TypeAlias = "tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, .
 #: The same for a part of a call, with the result's shape, strides and dtype.
 _Part: TypeAlias = "tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...], Any]"
 _Enter: TypeAlias = Callable[[Context], None]
+_MOST_KEPT = 8  # sets of results that stay, for which a step has lists
 
 
 class Call(NamedTuple):
@@ -79,23 +80,18 @@ class _Item(NamedTuple):
 
 
 class Ran:
-    """A step that has run: how many commands after the backward, and its tensors."""
+    """A step that has run: how many commands after the backward, and its tensors.
 
-    __slots__ = ("_context", "_first_node", "_held", "_named", "_registers", "_step", "done")
+    kept: results of the calls before the backward that stay, by place.
+    """
+
+    __slots__ = ("_context", "_named", "_registers", "done", "kept")
 
     def __init__(
-        self,
-        step: RepeatedStep,
-        done: int,
-        registers: list[Any],
-        held: dict[int, Tensor],
-        named: dict[int, Tensor],
-        context: Context,
-        first_node: int,
+        self, done: int, registers: list[Any], kept: dict[int, Tensor], named: dict[int, Tensor], context: Context
     ) -> None:
-        self.done = done
-        self._step, self._registers, self._held, self._named = step, registers, held, named
-        self._context, self._first_node = context, first_node
+        self.done, self.kept = done, kept
+        self._registers, self._named, self._context = registers, named, context
 
     def tensor(self, place: int) -> Tensor:
         """The tensor of a result or of a named gradient. The commands that make it must have run."""
@@ -104,34 +100,36 @@ class Ran:
             found = self._named[place] = Tensor(self._registers[place], False, None, self._context)
         return found
 
-    def loss(self, first_command: int) -> Tensor:
-        """The loss with its graph, of a step that has one. first_command: the number of the step's first command."""
-        graph = self._step.graph
-        assert graph is not None
-        made = Tensor(self._registers[self._step.loss], False, None, self._context)
-        made.node = graph.root(self._registers, self._held, self._first_node, first_command)
-        made.requires_grad = True
-        return made
+
+class _Lists(NamedTuple):
+    """The forwards of a step, by what stays after it. keeping: what makes its tensors; None if nothing stays."""
+
+    calls: list[tuple[Context, list[_Part]]]
+    passed: list[_Step]
+    keeping: Keeping | None
 
 
 class RepeatedStep:
     """A step as a list; see the module's docstring. `make` notes it.
 
     given: places and descriptions of the tensors that the step takes, and whether each of them is a leaf that gets a
-    gradient. nodes: how many the calls would have made. room: bytes. written: places of tensors that are changed.
-    loss: the place of what is differentiated. graph: its nodes; None if the loss may not stay.
+    gradient; those whose gradient is only dropped have no description. cleared: places of leaves whose gradients are
+    dropped between the calls and the backward. nodes: how many the calls would have made. room: bytes. written: places
+    of tensors that are changed. loss: the place of what is differentiated. results: the tensors of the calls' results,
+    of which some may stay.
     """
 
     __slots__ = (
-        "_calls", "_items", "_leaves", "_numbers", "_pass", "_registers", "expected", "given", "graph", "loss", "nodes",
-        "operations", "room", "written",
+        "_calls", "_described", "_items", "_keeping", "_leaves", "_listed", "_needed", "_numbers", "_pass",
+        "_registers", "cleared", "expected", "given", "loss", "nodes", "operations", "results", "room", "written",
     )  # fmt: skip
 
     def __init__(self) -> None:
-        self.given: list[tuple[int, Operand, bool]] = []
+        self.given: list[tuple[int, Operand | None, bool]] = []
+        self.cleared: frozenset[int] = frozenset()
         self.nodes, self.room, self.operations = 0, 0, 0.0
         self.loss = -1
-        self.graph: FreedGraph | None = None
+        self.results = KeptResults((), {})
         self.written: set[int] = set()
         #: What `make` computed for tensors that are changed, by place; until `confirm`.
         self.expected: dict[int, Any] = {}
@@ -141,6 +139,11 @@ class RepeatedStep:
         self._pass: list[_Step] = []
         self._leaves: list[tuple[int, int]] = []
         self._items: list[_Item] = []
+        #: Lists by the results that stay; None where they may not. What these are made of.
+        self._keeping: dict[tuple[int, ...], _Lists | None] = {}
+        self._listed: list[_Listed] = []
+        self._needed: set[int] = set()
+        self._described: dict[int, Any] = {}
 
     def confirm(self, tensors: Sequence[Tensor | None]) -> bool:
         """Whether the commands changed tensors as `make` had computed. tensors: those of all places."""
@@ -150,12 +153,24 @@ class RepeatedStep:
             for place, array in expected.items()
         )
 
-    def run(self, tensors: Sequence[Tensor], numbers: Sequence[float], context: Context, enter: _Enter) -> Ran | None:
+    def run(
+        self,
+        tensors: Sequence[Tensor],
+        numbers: Sequence[float],
+        context: Context,
+        enter: _Enter,
+        kept: tuple[int, ...] = (),
+        first_command: int = 0,
+    ) -> Ran | None:
         """Run the step; None, with nothing changed, if the commands must run.
 
-        tensors: as in `given`. context: that of the backward. enter: activates a context. If a command after the
+        tensors: as in `given`. context: that of the backward. enter: activates a context. kept: places of results of
+        calls before the backward that stay. first_command: number of the step's first command. If a command after the
         backward fails, `done` tells which: it has not changed anything, and it and the others must run.
         """
+        lists = self._lists(kept)
+        if lists is None:
+            return None
         account, interrupt = context.account, context.interrupt
         if context.duals.active or (interrupt is not None and interrupt.node_began is not None) or account.pressed:
             return None
@@ -166,35 +181,86 @@ class RepeatedStep:
         registers = self._registers.copy()
         held: dict[int, Tensor] = {}
         for tensor, (place, expected, takes) in zip(tensors, self.given, strict=True):
-            if not _fits(tensor, expected) or (takes and not _is_bare(tensor)):
+            if expected is not None and not _fits(tensor, expected):
+                return None
+            if takes and not _takes_gradient(tensor, place in self.cleared):
                 return None
             registers[place] = tensor.array
             held[place] = tensor
-        if self.written and len({id(each.storage) for each in tensors}) < len(tensors):
+        if self.written and self._shares_storage(tensors):
             return None
         for register, number in zip(self._numbers, numbers, strict=True):
             registers[register] = number
+        made: dict[int, Tensor] = {}
         try:
-            gradients = self._differentiate(registers, context, enter)
+            gradients = self._differentiate(lists, registers, context, enter)
+            if lists.keeping is not None:
+                made = lists.keeping.tensors(registers, held, context.nodes.next, first_command)
+            sums = self._sums(held, gradients)
         except Exception:  # noqa: BLE001 - the calls or the backward raise it again
             return None
-        first_node = context.nodes.next
         context.nodes.next += self.nodes
-        done, cleared, named = self._follow(registers, held, gradients, enter)
+        for place in self.cleared:
+            _clear(held[place])
+        for place, sum_ in sums.items():
+            sum_.array += gradients[place].array
+            sum_.storage.changed()
+            gradients[place] = sum_
         for place, gradient in gradients.items():
-            if place not in cleared:
-                held[place].grad_state().grad = gradient
-        return Ran(self, done, registers, held, named, context, first_node)
+            held[place].grad_state().grad = gradient
+        done, named = self._follow(registers, held, gradients, enter)
+        return Ran(done, registers, made, named, context)
 
-    def _differentiate(self, registers: list[Any], context: Context, enter: _Enter) -> dict[int, Tensor]:
+    def _shares_storage(self, tensors: Sequence[Tensor]) -> bool:
+        """Whether two of the tensors that are computed with share memory."""
+        used = [id(each.storage) for each, (_, expected, _) in zip(tensors, self.given, strict=True) if expected]
+        return len(set(used)) < len(used)
+
+    def _sums(self, held: Mapping[int, Tensor], gradients: Mapping[int, Tensor]) -> dict[int, Tensor]:
+        """The gradients that leaves have, to which theirs are added. Raises _Unusual where that fails."""
+        sums: dict[int, Tensor] = {}
+        for place, gradient in gradients.items():
+            found = None if place in self.cleared else held[place].grad
+            if found is not None:
+                if (found.array.shape, found.array.dtype) != (gradient.array.shape, gradient.array.dtype):
+                    raise _Unusual
+                sums[place] = found
+        return sums
+
+    def _lists(self, kept: tuple[int, ...]) -> _Lists | None:
+        """The lists for what stays; None if it may not."""
+        if not kept:
+            return _Lists(self._calls, self._pass, None)
+        if kept not in self._keeping:
+            if len(self._keeping) >= _MOST_KEPT:
+                self._keeping.clear()
+            keeping = self.results.keeping(kept)
+            lists = None if keeping is None else self._listed_for(keeping.registers)._replace(keeping=keeping)
+            self._keeping[kept] = lists
+        return self._keeping[kept]
+
+    def _listed_for(self, kept: Collection[int]) -> _Lists:
+        """The forwards before what follows the backward. kept: registers that stay until its end."""
+        made = _Lists([], [], None)
+        for listed, ended in zip(self._listed, _unneeded(self._listed, self._needed.union(kept)), strict=True):
+            context, forward, places, out, item = listed
+            if context is None:
+                made.passed.append((forward, places, out, ended))
+            elif item < 0:
+                if not made.calls or made.calls[-1][0] is not context:
+                    made.calls.append((context, []))
+                made.calls[-1][1].append((forward, places, out, ended, self._described[out]))
+        return made
+
+    def _differentiate(self, lists: _Lists, registers: list[Any], context: Context, enter: _Enter) -> dict[int, Tensor]:
         """The leaves' gradients by place. Raises _Unusual, EngineError, and what the forwards raise."""
         at = registers.__getitem__
-        for where, parts in self._calls:
+        for where, parts in lists.calls:
             enter(where)
             for part in parts:
                 _compute(part, registers)
         enter(context)
-        for forward, places, out, unneeded in self._pass:
+        for forward, places, out, unneeded in lists.passed:
             registers[out] = forward(np, *map(at, places))
             for each in unneeded:
                 registers[each] = None
@@ -212,14 +278,13 @@ class RepeatedStep:
 
     def _follow(
         self, registers: list[Any], held: dict[int, Tensor], gradients: dict[int, Tensor], enter: _Enter
-    ) -> tuple[int, set[int], dict[int, Tensor]]:
-        """Run what follows the backward: how many commands ran, whose gradients they dropped, and named gradients."""
+    ) -> tuple[int, dict[int, Tensor]]:
+        """Run what follows the backward: how many commands ran, and named gradients."""
         at = registers.__getitem__
-        cleared: set[int] = set()
         named: dict[int, Tensor] = {}
         for done, item in enumerate(self._items):
             if item.cleared >= 0:
-                cleared.add(item.cleared)
+                _clear(held[item.cleared])
             elif item.context is None:
                 name, leaf = item.places
                 named[name] = gradients[leaf]
@@ -232,10 +297,10 @@ class RepeatedStep:
                     if item.writer is not None:
                         item.writer(np, *map(at, item.places))
                 except Exception:  # noqa: BLE001 - the command raises it again
-                    return done, cleared, named
+                    return done, named
                 if item.writer is not None:
                     held[item.places[0]].storage.changed()
-        return len(self._items), cleared, named
+        return len(self._items), named
 
 
 _identity: Callable[[Any], int] = id
@@ -274,15 +339,23 @@ def _fits(tensor: Tensor, expected: Operand) -> bool:
     )
 
 
-def _is_bare(leaf: Tensor) -> bool:
-    """Whether a leaf has neither gradient nor hooks, also none on its node."""
+def _takes_gradient(leaf: Tensor, cleared: bool) -> bool:
+    """Whether a leaf and its node have no hooks, and it has no gradient but one to which another can be added.
+
+    cleared: whether its gradient is dropped before.
+    """
     state = leaf.state
     if state is None:
         return True
-    if state.grad is not None or state.hooks is not None:
+    if state.hooks is not None or not (cleared or is_plain(state.grad)):
         return False
     node = None if state.accumulator is None else state.accumulator()
     return node is None or node.hooks is None
+
+
+def _clear(leaf: Tensor) -> None:
+    if leaf.state is not None:
+        leaf.state.grad = None
 
 
 def make(
@@ -292,12 +365,14 @@ def make(
     numbers: Sequence[float],
     loss: int,
     passes: PassMemo,
+    cleared: Sequence[Cleared] = (),
 ) -> RepeatedStep | None:
     """The list of a step whose calls have just run, and whose backward is about to; None if there is none.
 
     following: what comes after the backward. tensors: those of all places; None for those that come after it.
-    numbers: those that may vary. loss: the place of what is differentiated. The step is computed once and compared
-    with what the calls have made. It changes nothing. `confirm` must compare the rest.
+    numbers: those that may vary. loss: the place of what is differentiated. cleared: gradients that are dropped between
+    the calls and the backward. The step is computed once and compared with what the calls have made. It changes
+    nothing. `confirm` must compare the rest.
     """
     root = tensors[loss]
     if cupy() is not None or root is None or type(root.node) is not Node or root.index or root.view is not None:
@@ -311,6 +386,7 @@ def make(
     joined = _Join(len(tensors), len(numbers))
     try:
         joined.add_calls(calls)
+        joined.add_cleared(cleared)
         if not joined.has_pass(loss, key):
             return None
         noted = passes.by_ops(key, nodes, root, CURRENT.get())
@@ -345,12 +421,14 @@ class _Join:
         self._given: dict[int, Operand] = {}
         self._expected: dict[int, Operand] = {}
         self._results: set[int] = set()
-        self._nodes: dict[int, Symbol] = {}  # by the register of the result
+        self._symbols: list[Symbol] = []  # of the calls before the backward
+        self._nodes: dict[int, Symbol] = {}  # those that are recorded, by the register of the result
         self._listed: list[_Listed] = []
         self._items: list[_Item] = []
         self._held: set[int] = set()  # registers of constants
         self._renamed: dict[int, int] = {}  # by register of the pass
         self._gradients: dict[int, int] = {}  # registers by place of the leaf
+        self._sums: dict[int, Any] = {}  # gradients that leaves have, by place, when the step is computed
 
     def _constant(self, value: Any) -> int:
         self._registers.append(value)
@@ -365,6 +443,13 @@ class _Join:
             if call.listing.writer is not None:
                 raise _Unusual
             self._add_parts(call, -1, number)
+
+    def add_cleared(self, cleared: Sequence[Cleared]) -> None:
+        """Add gradients that are dropped before the backward. Raises _Unusual."""
+        places = {each.leaf for each in cleared}
+        if places & self._results:
+            raise _Unusual
+        self.made.cleared = frozenset(places)
 
     def _add_parts(self, call: Call, item: int, number: int = -1) -> None:
         listing = call.listing
@@ -383,10 +468,15 @@ class _Join:
             self._held.discard(out)
             made.append(out)
             self._listed.append(_Listed(call.context, part.forward, tuple(registers), out, item))
-            if part.plan is not None:
-                if item >= 0:
+            if item >= 0:
+                if part.plan is not None:
                     raise _Unusual
-                self._node(part, registers, out, number)
+                continue
+            inner = made[:-1] if len(made) == len(listing.parts) else ()
+            symbol = Symbol(part, registers, out, call.context, number, inner)
+            self._symbols.append(symbol)
+            if part.plan is not None:
+                self._record(symbol)
         self._results.add(call.made)
         self.made.room += listing.room
         self.made.operations = max(self.made.operations, listing.work)
@@ -408,10 +498,11 @@ class _Join:
             raise _Unusual
         return place
 
-    def _node(self, part: Part, registers: Sequence[int], out: int, call: int) -> None:
+    def _record(self, symbol: Symbol) -> None:
+        """Give a symbol the edges and the number of its node. Raises _Unusual."""
         edges: list[Any] = []
-        for place in part.places:
-            register = registers[place] if place >= 0 else -1
+        for place in symbol.part.places:
+            register = symbol.arguments[place] if place >= 0 else -1
             if place < 0:
                 edges.append(None)
             elif register in self._nodes:
@@ -420,7 +511,8 @@ class _Join:
                 edges.append(register)
             else:
                 raise _Unusual
-        self._nodes[out] = Symbol(part, registers, out, edges, self.made.nodes, call)
+        symbol.edges, symbol.seq = edges, self.made.nodes
+        self._nodes[symbol.made] = symbol
         self.made.nodes += 1
 
     # The backward.
@@ -475,12 +567,14 @@ class _Join:
                     raise _Unusual  # a recorded result
                 self._add_call(each)
                 continue
-            if each.leaf not in self._gradients or each.leaf in cleared:
-                raise _Unusual
             if isinstance(each, Cleared):
+                if each.leaf in self._results:
+                    raise _Unusual
                 cleared.add(each.leaf)
                 self._items.append(_Item(None, cleared=each.leaf))
             else:
+                if each.leaf not in self._gradients or each.leaf in cleared:
+                    raise _Unusual
                 self._results.add(each.made)
                 self._items.append(_Item(None, places=(each.made, each.leaf)))
         self.made.room += 2 * sum(map(self._bytes, self._gradients))
@@ -515,6 +609,9 @@ class _Join:
             if values[place].strides != array.strides:
                 return None
         values[self._tensors : self._tensors + len(numbers)] = numbers
+        for place in self._gradients.keys() - self.made.cleared:
+            if tensors[place].grad is not None:
+                self._sums[place] = tensors[place].grad.array
         # Compared before what follows changes tensors, of which some values are views.
         results = self._computed(
             values, lambda made: self._are_made(made, tensors) and self._are_saved(values, nodes, noted)
@@ -525,10 +622,18 @@ class _Join:
             array = results[place]
             if (array.dtype, array.shape, array.strides) != (operand.dtype, operand.shape, operand.strides):
                 return None
-        numbered = range(self._tensors, self._tensors + len(numbers))
-        self.made.graph = freed_graph(symbols, nodes, numbered)
+        self.made.results = KeptResults(self._symbols, self._freed(symbols, nodes))
+        self.made.results.check(values, tensors)
         self.made.expected = {place: values[place] for place in self.made.written}
         return self._finished(symbols, {out: (each.shape, each.strides, each.dtype) for out, each in results.items()})
+
+    def _freed(self, symbols: Sequence[Any], nodes: Sequence[Any]) -> dict[Symbol, Any]:
+        """What the nodes that backward visits still have after it."""
+        found = {}
+        for symbol, node in zip(symbols, nodes, strict=True):
+            if type(symbol) is Symbol:
+                found[symbol] = left_values(symbol, node, self.made._numbers)
+        return found
 
     def _are_made(self, made: Mapping[int, Any], tensors: Sequence[Any]) -> bool:
         """Whether the calls before the backward have made the same as their commands."""
@@ -577,40 +682,50 @@ class _Join:
                 return None
             if item.context is None and item.places:
                 name, leaf = item.places
-                values[name] = results[name] = values[self._gradients[leaf]]
+                values[name] = results[name] = self._sum(leaf, values[self._gradients[leaf]])
             elif item.writer is not None:
                 item.writer(np, *[values[place] for place in item.places])
         return results
+
+    def _sum(self, leaf: int, gradient: Any) -> Any:
+        """A leaf's gradient after the backward."""
+        held = self._sums.get(leaf)
+        if held is None:
+            return gradient
+        made = held.copy(order="K")
+        made += gradient
+        return made
 
     def _finished(self, symbols: Sequence[Any], described: dict[int, Any]) -> RepeatedStep:
         made = self.made
         leaves = {symbol for symbol in symbols if type(symbol) is int}
         made.given = [(place, operand, place in leaves) for place, operand in self._given.items()]
+        others = made.cleared | {item.cleared for item in self._items if item.cleared >= 0}
+        made.given += [(place, None, False) for place in sorted(others - self._given.keys())]
         made._registers = [value if place in self._held else None for place, value in enumerate(self._registers)]
+        made._listed, made._described = self._listed, described
+        made._needed = {register for _, register in made._leaves} | self._held | set(self._given)
+        made._needed |= {*made._numbers, *[place for item in self._items for place in item.places]}
+        made._calls, made._pass, _ = made._listed_for(())
         items: dict[int, list[_Part]] = {}
-        for listed, ended in zip(self._listed, self._unneeded(), strict=True):
-            context, forward, places, out, item = listed
-            if context is None:
-                made._pass.append((forward, places, out, ended))
-            elif item >= 0:
+        for _, forward, places, out, item in self._listed:
+            if item >= 0:
                 items.setdefault(item, []).append((forward, places, out, (), described[out]))
-            else:
-                if not made._calls or made._calls[-1][0] is not context:
-                    made._calls.append((context, []))
-                made._calls[-1][1].append((forward, places, out, ended, described[out]))
         made._items = [item._replace(parts=tuple(items.get(number, ()))) for number, item in enumerate(self._items)]
         return made
 
-    def _unneeded(self) -> list[tuple[int, ...]]:
-        """After each forward, the registers of results that no later one needs: their memory can be used again."""
-        needed = {register for _, register in self.made._leaves} | self._held | set(self._given)
-        needed |= {*self.made._numbers, self.made.loss}
-        found = []
-        for listed in reversed(self._listed):
-            ended = {*listed.places, listed.out} - needed if listed.item < 0 else set()
-            needed |= {*listed.places, listed.out}
-            found.append(tuple(sorted(ended)))
-        return found[::-1]
+
+def _unneeded(listed: Sequence[_Listed], needed: set[int]) -> list[tuple[int, ...]]:
+    """After each forward, the registers of results that no later one needs: their memory can be used again.
+
+    needed: registers that stay; it grows.
+    """
+    found = []
+    for each in reversed(listed):
+        ended = {*each.places, each.out} - needed if each.item < 0 else set()
+        needed |= {*each.places, each.out}
+        found.append(tuple(sorted(ended)))
+    return found[::-1]
 
 
 def _walk(root: Symbol) -> tuple[list[Any], tuple[Any, ...]]:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from gradwire_engine import REGISTRY, Account, Context, Tensor, activate, backward, tensor
-from gradwire_engine.autograd.freed_graph import freed_graph
 from gradwire_engine.autograd.repeated_backward import PassMemo
 from gradwire_engine.autograd.repeated_step import Call, Ran, RepeatedStep, make
 from gradwire_engine.core.context import CURRENT
@@ -133,7 +132,8 @@ def _node_hook(leaf: Tensor) -> Any:
 
 
 CHANGES: dict[str, Callable[[Steps], Any]] = {
-    "a gradient that is there": lambda steps: setattr(steps.leaves[0], "grad", tensor(np.ones((3, 3)))),
+    "a gradient that is a view": lambda steps: setattr(steps.leaves[0], "grad", tensor(np.ones((3, 3)))[:]),
+    "a gradient of another dtype": lambda steps: setattr(steps.leaves[0], "grad", tensor(np.ones((3, 3), np.float32))),
     "a hook on a leaf": lambda steps: hook_tensor(steps.leaves[1], ExternalCallback(1, [])),
     "a hook on a leaf's node": lambda steps: _node_hook(steps.leaves[1]),
     "no gradient wanted": lambda steps: setattr(steps.leaves[2], "requires_grad", False),
@@ -204,8 +204,3 @@ def test_contexts_are_entered_in_the_order_of_the_calls(steps: Steps, step: Repe
     assert step.run(given, [1.5], steps.context, entered.append) is not None
     assert entered == [steps.context, steps.context]
     assert CURRENT.get() is steps.context
-
-
-def test_a_loss_whose_nodes_are_unknown_has_none() -> None:
-    assert freed_graph([], [], ()) is None
-    assert freed_graph([3], [None], ()) is None  # a leaf, and no root

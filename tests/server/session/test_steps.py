@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_server.session.meter import Meter
 from gradwire_server.session.prepared import repeats, steps
 from tests.server.harness import Id, argument, command, op
-from tests.server.session.test_repeated_steps import Program, Side, disturb, prepare_update, seen, sides_of
+from tests.server.session.test_repeated_steps import NO_GRAD, Program, Side, disturb, prepare_update, seen, sides_of
 
 LEAVES = (2, 3, 4, 6)
 
@@ -159,7 +159,10 @@ CHANGES: dict[str, Callable[[Side], object]] = {
     "a view": lambda side: _set(side, 2, side.session.store[2][:]),
     "a hook on a leaf": lambda side: hook_tensor(side.session.store[2], ExternalCallback(5, [])),
     "a class that is none": lambda side: side.session.store[5].array.__setitem__(0, 99),
-    "a gradient that is there": lambda side: setattr(side.session.store[2], "grad", tensor(_values(side, 2))),
+    "a gradient of another dtype": lambda side: setattr(
+        side.session.store[2], "grad", tensor(_values(side, 2).astype(np.float16))
+    ),
+    "a gradient that is a view": lambda side: setattr(side.session.store[2], "grad", tensor(_values(side, 2))[:]),
     "one storage for two": lambda side: setattr(side.session.store[2], "storage", side.session.store[3].storage),
     "an open level": lambda side: setattr(side.session.grad_context.duals, "active", True),
 }
@@ -255,6 +258,52 @@ def test_a_gradient_that_stays_is_found(monkeypatch: pytest.MonkeyPatch) -> None
     assert all(pair.joining.session.store[leaf].grad is not None for leaf in LEAVES)
 
 
+def _cleared(leaves: Iterable[int]) -> list[service_pb2.Command]:
+    return [command(c.SetGradRequest(tensor=leaf), quiet=True) for leaf in leaves]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_gradients_that_are_dropped_before_the_backward(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(seed, monkeypatch)
+    for _ in range(12):
+        commands = [each for each in pair.commands() if not each.HasField("set_grad")]
+        pair.step([commands[0], *_cleared((*LEAVES, 1)), *commands[1:]])
+    assert pair.ran[-1]
+    leaf = pair.program.updated[0]
+    pair.step([commands[0], *_cleared(LEAVES), command(op("mul_", Id(leaf), 2.0, grad_mode=NO_GRAD), quiet=True)])
+    for name in ("a hook on a leaf", "another shape"):
+        pair.both(CHANGES[name])
+        commands = [each for each in pair.commands() if not each.HasField("set_grad")]
+        before = sum(pair.ran)
+        pair.step([commands[0], *_cleared((*LEAVES, 1)), *commands[1:]])
+        assert sum(pair.ran) == before or leaf != 2
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_gradients_are_added_to_those_that_leaves_have(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(seed, monkeypatch)
+    leaves = pair.program.updated
+
+    def step(*dropped: int) -> None:
+        commands = [each for each in pair.commands() if not each.HasField("set_grad")]
+        pair.step([*commands, *_cleared(dropped)] if dropped else commands)
+
+    for number in range(16):  # steps with and without an end of the gradients
+        step(*(leaves if number % 4 == 3 else ()))
+    before = sum(pair.ran)
+    for number in range(8):
+        step(*(leaves if number % 4 == 3 else ()))
+    assert sum(pair.ran) == before + 8
+    step()
+    pair.both(lambda side: setattr(side.session.store[leaves[0]].grad, "requires_grad", True))
+    step()
+    pair.both(lambda side: setattr(side.session.store[leaves[0]].grad.storage, "version", 7))
+    step()
+    for side in pair.sides:
+        for leaf in leaves:
+            assert side.session.store[leaf].grad.storage.version
+
+
 @pytest.mark.parametrize("seed", range(16))
 def test_a_loss_that_stays_has_its_graph(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     pair = Pair(seed, monkeypatch)
@@ -275,14 +324,22 @@ def test_a_loss_that_stays_has_its_graph(seed: int, monkeypatch: pytest.MonkeyPa
     pair.next_is(True)
 
 
-def test_another_result_that_stays_is_recorded(pair: Pair) -> None:
-    commands = pair.commands()
-    first = commands[-1].release.tensors[0]
-    ids = [each for each in commands[-1].release.tensors if each != first]
-    before = sum(pair.ran)
-    pair.step([*commands[:-1], command(c.ReleaseRequest(tensors=ids), quiet=True)])
-    assert sum(pair.ran) == before
-    assert pair.joining.session.store[first].node is not None
+@pytest.mark.parametrize("seed", range(16))
+def test_each_result_that_stays_has_its_graph(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(seed, monkeypatch)
+    pair.warm()
+    for place in range(len(pair.program.plan)):
+        commands = pair.commands()
+        kept = commands[-1].release.tensors[place]
+        ids = [each for each in commands[-1].release.tensors if each != kept]
+        before = sum(pair.ran)
+        pair.step([*commands[:-1], command(c.ReleaseRequest(tensors=ids), quiet=True)])
+        assert sum(pair.ran) == before + 1
+        recorded = pair.joining.session.store[kept].node is not None
+        answer = pair.step([command(c.BackwardRequest(tensors=[kept], gradients=[kept]))])
+        assert recorded or service_pb2.RunResponse.FromString(answer).results[0].HasField("error")
+        pair.step([command(c.SetGradRequest(tensor=leaf)) for leaf in (*LEAVES, 1)])
+        pair.step([command(c.ReleaseRequest(tensors=[kept]), quiet=True)])
 
 
 @pytest.mark.parametrize(

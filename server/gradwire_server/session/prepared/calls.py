@@ -50,7 +50,7 @@ def find_step(
 ) -> Step | None:
     """The step that begins with the calls of command `first`, before a backward; None if there is none."""
     steps = session.steps
-    if steps is None or first + 1 >= len(commands) or kinds[first + 1] != "backward":
+    if steps is None or _backward_after(commands, kinds, first) < 0:
         return None
     calls = commands[first].calls
     if not steps.is_worth((calls.count, calls.words[:_WORD], len(calls.words))):
@@ -63,31 +63,45 @@ def collect(
     writer: Writer, commands: Sequence[service_pb2.Command], kinds: Sequence[str], first: int = 0
 ) -> Commands | None:
     """The commands from `first` on that may be joined to a step; None without calls before a backward."""
-    if first + 1 >= len(commands) or kinds[first] != "calls" or kinds[first + 1] != "backward":
+    backward = _backward_after(commands, kinds, first)
+    if backward < 0 or kinds[first] != "calls":
         return None
     found = Commands(first)
-    if not is_joinable(commands[first + 1]) or not _add_calls(writer, found, commands[first], first):
+    if not is_joinable(commands[backward]) or not _add_calls(writer, found, commands[first], first):
         return None
-    found.add(BACKWARD, first + 1, commands[first + 1].backward.tensors[0])
+    for at in range(first + 1, backward):
+        found.add(CLEAR, at, commands[at].set_grad.tensor)
+    found.add(BACKWARD, backward, commands[backward].backward.tensors[0])
     found.cut = True
-    for at in range(first + 2, len(commands)):
+    for at in range(backward + 1, len(commands)):
         command, kind = commands[at], kinds[at]
         if kind == "calls":
-            if at + 1 < len(commands) and kinds[at + 1] == "backward":
+            if _backward_after(commands, kinds, at) > 0:
                 found.cut = False
                 break
             if not _add_calls(writer, found, command, at):
                 break
-        elif kind not in (NAME, CLEAR) or command.timeout_ms or not command.quiet:
+        elif kind == NAME and not command.timeout_ms and command.quiet:
+            found.add(NAME, at, command.grad.tensor, command.grad.id)
+        elif _clears(command, kind):
+            found.add(CLEAR, at, command.set_grad.tensor)
+        else:
             found.cut = kind == "release"
             break
-        elif kind == NAME:
-            found.add(NAME, at, command.grad.tensor, command.grad.id)
-        elif command.set_grad.grad:
-            break
-        else:
-            found.add(CLEAR, at, command.set_grad.tensor)
     return found
+
+
+def _backward_after(commands: Sequence[service_pb2.Command], kinds: Sequence[str], at: int) -> int:
+    """Where the backward is that follows a command, with nothing between but gradients that are dropped; else -1."""
+    at += 1
+    while at < len(kinds) and _clears(commands[at], kinds[at]):
+        at += 1
+    return at if at < len(kinds) and kinds[at] == BACKWARD else -1
+
+
+def _clears(command: service_pb2.Command, kind: str) -> bool:
+    """Whether a command drops a gradient."""
+    return kind == CLEAR and command.quiet and not command.timeout_ms and not command.set_grad.grad
 
 
 def is_joinable(command: service_pb2.Command) -> bool:
@@ -136,14 +150,15 @@ def _run_known(
     if numbers is None or session.steps is None or not _may_join(session, writer):
         return 0
     gone = set(released)
-    ran = known.run(session, ids, numbers, gone)
+    first = writer.command_number(writer.applied + 1)
+    ran = known.run(session, ids, numbers, gone, first)
     if ran is None:
         return 0
     session.steps.has_run()
     done = known.calls + 1 + ran.done
     whole = done == len(known.kinds)
     # Where a command failed, the batch's last command releases what is not needed any more.
-    known.bind(session, ids, ran, gone, writer.command_number(writer.applied + 1), whole)
+    known.bind(session, ids, ran, gone, whole)
     _count(session, writer, known.kinds[:done])
     if whole:
         gone.difference_update([ids[place] for place in known.results])

@@ -1,7 +1,7 @@
 """Steps: prepared calls, the backward of a result and what follows it, as a loop repeats them with other ids.
 
-If the results of the calls before the backward are released with it, nobody can see them. Then the engine computes the
-step as one list of forwards (autograd/repeated_step.py). The loss may stay. Otherwise the commands run one by one.
+Most results of the calls before the backward are released with it, so nobody can see them. Then the engine computes
+the step as one list of forwards (autograd/repeated_step.py), and makes the tensors of results that stay.
 """
 
 from __future__ import annotations
@@ -207,18 +207,19 @@ class Known:
         self.list, self.runs, self.template_tries = None, 0, 0
         return True
 
-    def run(self, scope: StepScope, ids: Sequence[int], numbers: Sequence[float], gone: set[int]) -> Ran | None:
+    def run(
+        self, scope: StepScope, ids: Sequence[int], numbers: Sequence[float], gone: set[int], first: int
+    ) -> Ran | None:
         """Run a step; None, with nothing changed, if its commands must run. `bind` must follow.
 
-        ids: by place. numbers: those that may vary. gone: ids that are released by the end of the step.
+        ids: by place. numbers: those that may vary. gone: ids that are released by the end of the step. first: number
+        of the first command.
         """
         step, store = self.list, scope.store
         if step is None or self.made is None:
             return None
         made = [ids[place] for place in self.made.before]
-        kept = set(made) - gone
-        if kept and (step.graph is None or kept != {ids[step.loss]}):
-            return None
+        kept = () if gone.issuperset(made) else tuple([place for place in self.made.before if ids[place] not in gone])
         made += [ids[place] for _, place in self.made.after]
         if not store.keys().isdisjoint(made) or max(made) >= CLIENT_IDS or min(made) < 1:
             return None
@@ -227,23 +228,19 @@ class Known:
         tensors = [store.get(ids[place]) for place in self.given]
         if None in tensors:
             return None
-        ran = step.run(tensors, numbers, scope.grad_context, scope.enter)  # type: ignore[arg-type]
+        ran = step.run(tensors, numbers, scope.grad_context, scope.enter, kept, first)  # type: ignore[arg-type]
         if ran is not None:
             self.misses = 0
         return ran
 
-    def bind(
-        self, scope: StepScope, ids: Sequence[int], ran: Ran, gone: Collection[int], first: int, whole: bool
-    ) -> None:
+    def bind(self, scope: StepScope, ids: Sequence[int], ran: Ran, gone: Collection[int], whole: bool) -> None:
         """Name the results of a step that has run, except those that are gone.
 
-        gone: as for `run`. first: number of the first command. whole: whether all commands ran; else what follows
-        releases the results.
+        gone: as for `run`. whole: whether all commands ran; else what follows releases the results.
         """
-        assert self.made is not None and self.list is not None
-        loss = ids[self.list.loss]
-        if loss not in gone:
-            scope.bind(loss, ran.loss(first))
+        assert self.made is not None
+        for place, tensor in ran.kept.items():
+            scope.bind(ids[place], tensor)
         gone = gone if whole else ()
         for number, place in self.made.after:
             if number < ran.done and ids[place] not in gone:
@@ -311,8 +308,9 @@ class Step:
         numbers = [self.commands.numbers[place] for place in varying]
         calls, following = told[: known.calls], told[known.calls :]
         before = [each for each in calls if isinstance(each, Call)]
+        cleared = [each for each in calls if isinstance(each, Cleared)]
         loss = known.pattern[sum(map(_width, self.commands.kinds[: known.calls]))]
-        known.noted = made = make(before, following, tensors, numbers, loss, scope.passes)
+        known.noted = made = make(before, following, tensors, numbers, loss, scope.passes, cleared)
         if made is None:
             return False
         known.given = [place for place, _, _ in made.given]
