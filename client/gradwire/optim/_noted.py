@@ -89,8 +89,7 @@ def note_step(session: SessionProtocol, optimizer: Optimizer) -> NotedStep | Non
             program = _Program()
             for group, kinds in groups:
                 program.add_gradients([param for param in group["params"] if param._grad is not None])
-                for kind in kinds:
-                    _add_updates(program, recorder, optimizer, group, kind)
+                _add_updates(program, recorder, optimizer, group, [param for kind in kinds for param in kind])
             return program.finish(recorder)
         except BaseException as error:
             for state, values in before:
@@ -115,17 +114,41 @@ def _is_usual(param: Tensor, state: dict[str, Any]) -> bool:
     )
 
 
+class _First(NamedTuple):
+    """The first of alike parameters: the note of its update, its state, and the names of its state's tensors."""
+
+    note: _Note
+    state: dict[str, Any]
+    tensors: Sequence[str]
+
+
 def _add_updates(
-    program: _Program, recorder: _Numbers, optimizer: Optimizer, group: dict[str, Any], kind: list[Tensor]
+    program: _Program, recorder: _Numbers, optimizer: Optimizer, group: dict[str, Any], params: Sequence[Tensor]
 ) -> None:
-    """Add the updates of parameters of a kind: those of the first one are noted, the others' are alike."""
-    first, *others = kind
+    """Add the updates of parameters: the first one's is noted, those of alike ones have the same ops."""
+    known: dict[tuple[Any, ...], _First] = {}
+    for param in params:
+        state = optimizer.state.get(param) or {}
+        numbers = [name for name, value in state.items() if not isinstance(value, Handle)]
+        spec = param._spec
+        alike = (spec.dtype, spec.device_name, *state, *[repr(state[name]) for name in numbers])
+        first = known.get(alike)
+        if first is None:
+            first = known[alike] = _noted(optimizer, group, param, state)
+        else:
+            state.update({name: first.state[name] for name in numbers})
+            recorder.count_alike(first.state, state, numbers)
+        program.add(param, {f"state {name}": state[name] for name in first.tensors}, first.note)
+
+
+def _noted(optimizer: Optimizer, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> _First:
+    """The note of a parameter's update, which changes the numbers of its state."""
     params, states = group["params"], optimizer.state
-    state = states.get(first) or {}
-    tensors = {f"state {name}": value for name, value in state.items() if isinstance(value, Handle)}
-    stand_in = _stand_in(first, -1, first._spec)
-    stand_in._grad = _stand_in(first, -2, first._spec.gradient())
-    note = _Note({"param": stand_in, "grad": stand_in._grad, **tensors}, first._spec.gradient())
+    tensors = {name: value for name, value in state.items() if isinstance(value, Handle)}
+    stand_in = _stand_in(param, -1, param._spec)
+    grad = stand_in._grad = _stand_in(param, -2, param._spec.gradient())
+    given = {"param": stand_in, "grad": grad, **{f"state {name}": value for name, value in tensors.items()}}
+    note = _Note(given, grad._spec)
     group["params"] = [stand_in]
     if state:
         states[stand_in] = state
@@ -136,16 +159,9 @@ def _add_updates(
     finally:
         group["params"] = params
         states.pop(stand_in, None)
-    held = {f"state {name}": value for name, value in left.items() if isinstance(value, Handle)}
-    if left is not state and (left or state) or held != tensors:
+    if {name: value for name, value in left.items() if isinstance(value, Handle)} != tensors:
         raise _UnusualError
-    program.add(first, tensors, note)
-    numbers = [name for name, value in state.items() if not isinstance(value, Handle)]
-    for other in others:
-        own = states.get(other) or {}
-        program.add(other, {name: own[name.removeprefix("state ")] for name in tensors}, note)
-        own.update({name: state[name] for name in numbers})
-        recorder.count_alike(state, own, numbers)
+    return _First(note, state, [*tensors])
 
 
 class _StandIn(Tensor):
