@@ -147,7 +147,7 @@ def _noted(optimizer: Optimizer, group: dict[str, Any], param: Tensor, state: di
     tensors = {name: value for name, value in state.items() if isinstance(value, Handle)}
     stand_in = _stand_in(param, -1, param._spec)
     grad = stand_in._grad = _stand_in(param, -2, param._spec.gradient())
-    given = {"param": stand_in, "grad": grad, **{f"state {name}": value for name, value in tensors.items()}}
+    given: dict[str, Handle] = {"param": stand_in, "grad": grad, **{f"state {name}": value for name, value in tensors.items()}}
     note = _Note(given, grad._spec)
     group["params"] = [stand_in]
     if state:
@@ -173,7 +173,7 @@ class _StandIn(Tensor):
         """Release no id."""
 
 
-def _stand_in(like: Tensor, number: int, spec: Spec) -> _StandIn:
+def _stand_in(like: Handle, number: int, spec: Spec) -> _StandIn:
     made = object.__new__(_StandIn)
     fill_proxy(made, like._session, number, spec)
     return made
@@ -207,13 +207,13 @@ class _Noted(NamedTuple):
 class _Note:
     """The ops of one parameter's update. spec: of the new tensors."""
 
-    def __init__(self, given: dict[str, Tensor], spec: Spec) -> None:
+    def __init__(self, given: dict[str, Handle], spec: Spec) -> None:
         self.ops: list[_Noted] = []
         self.written: set[str] = set()
         self._call_site = find_call_site()
         self._like, self._spec = given["param"], spec
         self._sources: dict[int, _Source] = {value._id: name for name, value in given.items()}
-        self._made: list[Tensor] = []
+        self._made: list[Handle] = []
         self._ids = count(-3, -1)
         if len(self._sources) != len(given):
             raise _UnusualError

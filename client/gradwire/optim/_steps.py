@@ -1,7 +1,8 @@
-"""Steps as programs: once two steps in a row found the same tensors and options, a step is one command.
+"""Steps as programs: a step is one command.
 
-The first step runs op by op and makes the optimizer's state. The second is recorded (recorder.py) and kept
-as a program. Each later step sends the program's number and the changing numbers: learning rates, bias corrections.
+The first step is noted without its ops being run (`_noted`). Where a note cannot tell it, it runs op by op and makes
+the optimizer's state. The second one like it is noted, or recorded (recorder.py), and kept as a program. Each later
+step sends the program's number and the changing numbers: learning rates, bias corrections.
 Before each step everything that the program depends on is compared. Changes from outside (a group's option, a loaded
 state, a missing gradient) are always detected. Then that step runs op by op.
 """
@@ -194,9 +195,7 @@ def _may_draw(command: service_pb2.Command) -> bool:
 class _StepProgram:
     """A step as a program, and the optimizer state that it is valid for."""
 
-    def __init__(
-        self, session: SessionProtocol, step_state: StepState, step: NotedStep, *, is_floating: bool
-    ) -> None:
+    def __init__(self, session: SessionProtocol, step_state: StepState, step: NotedStep, *, is_floating: bool) -> None:
         self.step_state = step_state
         self._session = session
         self._step = step
