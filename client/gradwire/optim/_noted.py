@@ -147,8 +147,8 @@ def _noted(optimizer: Optimizer, group: dict[str, Any], param: Tensor, state: di
     tensors = {name: value for name, value in state.items() if isinstance(value, Handle)}
     stand_in = _stand_in(param, -1, param._spec)
     grad = stand_in._grad = _stand_in(param, -2, param._spec.gradient())
-    given: dict[str, Handle] = {"param": stand_in, "grad": grad, **{f"state {name}": value for name, value in tensors.items()}}
-    note = _Note(given, grad._spec)
+    given = {f"state {name}": value for name, value in tensors.items()}
+    note = _Note({"param": stand_in, "grad": grad, **given}, grad._spec)
     group["params"] = [stand_in]
     if state:
         states[stand_in] = state
