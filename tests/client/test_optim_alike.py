@@ -7,11 +7,11 @@ import pytest
 
 import gradwire as gw
 from gradwire import nn
-from gradwire.optim import _alike
+from gradwire.optim import _alike, _steps
 
 RNG = np.random.default_rng(0)  # conftest.py seeds it anew for each test
 
-pytestmark = pytest.mark.usefixtures("session")
+pytestmark = pytest.mark.usefixtures("session", "unnoted")
 
 SHAPES = [(3, 4), (4,), (5, 4), (2, 4), (1,), (7,), (3, 3), (), (0, 2), (2, 2, 2)]
 OPTIMIZERS = [
@@ -53,6 +53,12 @@ def trained(framework, text, values, steps):
 
 def plain(state):
     return {name: value.tolist() if isinstance(value, gw.Tensor) else value for name, value in state.items()}
+
+
+@pytest.fixture
+def unnoted(monkeypatch):
+    """No step is noted, so that steps go op by op (test_optim_noted.py)."""
+    monkeypatch.setattr(_steps, "note_step", lambda *_: None)
 
 
 @pytest.fixture

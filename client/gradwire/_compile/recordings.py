@@ -397,8 +397,13 @@ class Recording:
 class ProgramBytes(Protocol):
     """A serialized program and its hash."""
 
-    data: bytes
-    hash: bytes
+    @property
+    def data(self) -> bytes:
+        """Its serialized bytes."""
+
+    @property
+    def hash(self) -> bytes:
+        """Their SHA-256."""
 
 
 def run_program(

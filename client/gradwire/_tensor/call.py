@@ -588,9 +588,13 @@ def _parameters(op: str) -> tuple[tuple[str, ...], dict[str, Any], frozenset[str
 def _names_of(function: Any) -> tuple[str, ...]:
     """A function's parameter names. Its code object tells them sooner than its signature, unless it is wrapped."""
     code = getattr(function, "__code__", None)
-    if code is None or code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+    if code is None or code.co_flags & inspect.CO_VARKEYWORDS:
         return tuple(inspect.signature(function).parameters)
-    return tuple(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+    positional = code.co_argcount
+    named = positional + code.co_kwonlyargcount
+    names: tuple[str, ...] = code.co_varnames
+    rest = names[named : named + 1] if code.co_flags & inspect.CO_VARARGS else ()
+    return names[:positional] + rest + names[positional:named]
 
 
 def _without_defaults(op: str, args: tuple[Any, ...], kwargs: _NamedValues) -> tuple[tuple[Any, ...], _NamedValues]:

@@ -16,7 +16,7 @@ from gradwire._base.call_site import find_call_site
 from gradwire._base.timeouts import TIMEOUT
 from gradwire._compile.recorder import Varying
 from gradwire._graph.sparse_gradients import sparse_part
-from gradwire._proxy.handle import Handle
+from gradwire._proxy.handle import PRESENT, Handle
 from gradwire._proxy.memo import DRAWING_OPS, WRITING_OPS, MemoEntry, Spec
 from gradwire._proxy.results import new_proxy, update_in_place
 from gradwire._proxy.transforms import TRANSFORM
@@ -45,7 +45,7 @@ _TAPE: ContextVar[_Tape | None] = ContextVar("gradwire_optimizer_tape", default=
 
 def update_alike(optimizer: Optimizer, group: dict[str, Any]) -> bool:
     """Update a group's parameters; False, with nothing done, if each must be updated op by op."""
-    kinds = _kinds(optimizer, group)
+    kinds = kinds_of(optimizer, group)
     if kinds is None:
         return False
     params, held = group["params"], set(map(id, optimizer.state))
@@ -81,13 +81,18 @@ def _given(optimizer: Optimizer, param: Tensor) -> dict[str, Tensor]:
     return {"param": param, "grad": param.grad, **held}
 
 
-def _kinds(optimizer: Optimizer, group: dict[str, Any]) -> list[list[Tensor]] | None:
-    """The parameters with gradients, those of a kind together; None if one is unusual, or they are few."""
-    params = group["params"]
-    if len(params) < _LEAST or BATCHING or TIMEOUT.get() is not None or not optimizer._is_alike:
+def kinds_of(optimizer: Optimizer, group: dict[str, Any], noted: bool = False) -> list[list[Tensor]] | None:
+    """The parameters with gradients, those of a kind together; None if one is unusual, or they are few.
+
+    noted: for `_noted`, which names no gradients, and takes few.
+    """
+    params, least = group["params"], 0 if noted else _LEAST
+    if len(params) < least or BATCHING or TIMEOUT.get() is not None or not optimizer._is_alike:
         return None
     if TRANSFORM.get() is not None:  # it refuses changes of tensors from outside, one by one
         return None
+    if not params:
+        return []
     session, recorder = params[0]._session, params[0]._session.recorder
     if session.every_call_waits if recorder is None else recorder.must_wait:
         return None
@@ -101,22 +106,23 @@ def _kinds(optimizer: Optimizer, group: dict[str, Any]) -> list[list[Tensor]] | 
     for param in params:
         if type(param) not in (Tensor, Parameter) or param._session is not session or sparse_part(param) is not None:
             return None
-        grad = param.grad
+        grad = param._grad if noted else param.grad
         if grad is None:
             continue
         state = optimizer.state.get(param)
-        kind = _kind(param, grad, state or {})
+        kind = _kind(param, None if grad is PRESENT else grad, state or {})
         if kind is None:
             return None
         held = [param] if state is None else [param, *(value for value in state.values() if type(value) is Tensor)]
         changed += map(_memory, held)
         if state is not None:
             changed.append(id(state))
-        read.add(_memory(grad))
+        if grad is not PRESENT:
+            read.add(_memory(grad))
         kinds.setdefault(kind, []).append(param)
     if len(changed) != len(set(changed)) or not read.isdisjoint(changed):
         return None  # one update sees what another has changed, so that their order matters
-    return list(kinds.values()) if sum(map(len, kinds.values())) >= _LEAST else None
+    return list(kinds.values()) if sum(map(len, kinds.values())) >= least else None
 
 
 def _is_plain(optimizer: Optimizer, group: dict[str, Any]) -> bool:
@@ -133,13 +139,14 @@ def _memory(tensor: Tensor) -> int:
     return tensor._id if shared is None else id(shared)
 
 
-def _kind(param: Tensor, grad: Tensor, state: dict[str, Any]) -> tuple[Any, ...] | None:
-    """What parameters of a kind have in common; None for an unusual one."""
+def _kind(param: Tensor, grad: Tensor | None, state: dict[str, Any]) -> tuple[Any, ...] | None:
+    """What parameters of a kind have in common; None for an unusual one. grad: None for one without a proxy."""
     spec = param._fresh()
     kind: list[Any] = [spec.family]
     if not spec.is_leaf or spec.is_view or spec.dtype.is_complex or spec.inference or spec.strides:
         return None
-    for name, value in (("grad", grad), *state.items()):
+    given = () if grad is None else (("grad", grad),)
+    for name, value in (*given, *state.items()):
         if type(value) is Tensor and name not in NUMBERS:
             other = value._fresh()
             if other.shape != spec.shape or other.requires_grad or other.is_view or other.strides:
@@ -151,7 +158,7 @@ def _kind(param: Tensor, grad: Tensor, state: dict[str, Any]) -> tuple[Any, ...]
             kind += name, type(value), repr(value)
         else:
             return None
-    if not state and is_large(((spec.shape, ()),)):
+    if grad is not None and not state and is_large(((spec.shape, ()),)):
         kind.append(param._id)  # alone: the server may lack memory for its state, which is said in the call
     return tuple(kind) if spec.family is not None else None
 

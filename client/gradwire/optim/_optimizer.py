@@ -289,6 +289,12 @@ class Optimizer:
         """State of a parameter before its first step. Empty if the first step itself makes it."""
         return {}
 
+    def _begin_state(self, param: Tensor, group: dict[str, Any]) -> bool:
+        """Make a parameter's state, if it has none; False if its first update is not like the others."""
+        if not self.state.get(param) and (begun := self._initial_state(param, group)):
+            self.state[param] = begun
+        return True
+
     def _update(self, group: dict[str, Any]) -> None:
         """Change the parameters of a group."""
         raise NotImplementedError(f"{type(self).__name__} gives neither _update nor step")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import types
+from operator import is_
 from typing import Any
 
 from gradwire._base.call_site import INTERNAL
@@ -15,6 +17,8 @@ from gradwire.nn._parameter import Parameter
 #: What PyTorch keeps as tensors of one element, and is a number here: the corrections are computed with it.
 NUMBERS = ("step", "mu_product", "eta", "mu")
 _PLAIN = (int, float, bool, str, type(None))
+# Members of classes of this package when all of them were this package's.
+_SEEN: dict[type[Any], tuple[Any, ...]] = {}
 _OF_ALL_CLASSES = frozenset({"__dict__", "__weakref__"})
 
 
@@ -32,7 +36,12 @@ def is_of_package(optimizer: Any) -> bool:
     """Whether all that an optimizer can call is this package's."""
     if any(callable(each) and name != "_scheduled_step" for name, each in optimizer.__dict__.items()):
         return False
-    return all(map(_is_ours, type(optimizer).__mro__[:-1]))
+    return is_own_class(type(optimizer))
+
+
+def is_own_class(kind: type[Any]) -> bool:
+    """Whether all that a class can call is this package's."""
+    return all(map(_is_ours, kind.__mro__[:-1]))
 
 
 def has_plain_options(group: dict[str, Any]) -> bool:
@@ -47,7 +56,13 @@ def has_own_methods() -> bool:
 
 def _is_ours(kind: type[Any]) -> bool:
     """Whether all that a class can call, its bases left out, is this package's."""
-    return all(_calls_ours(member) for name, member in kind.__dict__.items() if name not in _OF_ALL_CLASSES)
+    members, seen = kind.__dict__, _SEEN.get(kind)
+    if seen is not None and len(seen) == len(members) and all(map(is_, members.values(), seen)):
+        return True
+    found = all(_calls_ours(member) for name, member in members.items() if name not in _OF_ALL_CLASSES)
+    if found and INTERNAL[getattr(sys.modules.get(kind.__module__), "__file__", None) or ""]:
+        _SEEN[kind] = tuple(members.values())
+    return found
 
 
 def _calls_ours(member: Any) -> bool:

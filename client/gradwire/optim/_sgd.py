@@ -59,6 +59,10 @@ class SGD(Optimizer):
             return {}
         return {"momentum_buffer": zeros_like(param)}
 
+    def _begin_state(self, param: Tensor, group: dict[str, Any]) -> bool:
+        # The first buffer is the gradient itself, whose zeros may be negative.
+        return group["momentum"] == 0 or bool(self.state.get(param))
+
     def _update(self, group: dict[str, Any]) -> None:
         momentum, weight_decay = group["momentum"], group["weight_decay"]
         for param in group["params"]:

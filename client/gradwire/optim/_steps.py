@@ -1,7 +1,8 @@
-"""Steps as programs: once two steps in a row found the same tensors and options, a step is one command.
+"""Steps as programs: a step is one command.
 
-The first step runs op by op and makes the optimizer's state. The second is recorded (recorder.py) and kept
-as a program. Each later step sends the program's number and the changing numbers: learning rates, bias corrections.
+The first step is noted without its ops being run (`_noted`). Where a note cannot tell it, it runs op by op and makes
+the optimizer's state. The second one like it is noted, or recorded (recorder.py), and kept as a program. Each later
+step sends the program's number and the changing numbers: learning rates, bias corrections.
 Before each step everything that the program depends on is compared. Changes from outside (a group's option, a loaded
 state, a missing gradient) are always detected. Then that step runs op by op.
 """
@@ -21,6 +22,7 @@ from gradwire._proxy.handle import UNKNOWN, Handle
 from gradwire._proxy.memo import DRAWING_OPS, WRITING_OPS
 from gradwire._proxy.results import new_proxy
 from gradwire._transport.wire import Value
+from gradwire.optim._noted import NotedStep, note_step
 from gradwire.v1 import programs_pb2, service_pb2
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class Steps:
     """How an optimizer makes its steps."""
 
     def __init__(self) -> None:
+        self._is_first = True
         self._last: StepState | None = None
         self._program: _StepProgram | None = None
         self._failures = 0
@@ -68,11 +71,19 @@ class Steps:
         if step_state is not None and self._program is not None and self._program.step_state == step_state:
             self._program.run()
             return
-        if step_state is None or step_state != self._last:
+        is_first, self._is_first = self._is_first, False
+        is_repeated = step_state is not None and step_state == self._last
+        noted = note_step(session, optimizer) if step_state is not None and (is_first or is_repeated) else None
+        if noted is not None and (step_state := _step_state(optimizer)) is not None:
+            self._program, self._last = _StepProgram(session, step_state, noted, is_floating=True), None
+            self._program.send(noted.values)
+            return
+        if not is_repeated:
             _name_gradients(session, optimizer)
             update()
             self._last = _step_state(optimizer)
             return
+        assert step_state is not None
         self._program = _record(session, optimizer, update, step_state)
         self._failures += self._program is None
         self._last = None
@@ -160,7 +171,18 @@ def _record(
     limits = session.limits
     if len(trace.data) > limits.max_program_bytes or len(trace.program.steps) > limits.max_program_steps:
         return None
-    return _StepProgram(step_state, recorder, trace)
+    changed = {
+        command.op.args[0].tensor
+        for command in recorder.commands
+        if command.WhichOneof("command") == "op" and command.op.op.endswith("_")
+    }
+    written = [handle for handle in trace.captures if handle._id in changed]
+    is_floating = not any(map(_may_draw, recorder.commands)) and all(
+        handle._spec.dtype.is_floating_point or handle._spec.dtype.is_complex for handle in written
+    )
+    counters = list(recorder.counters.values())
+    step = NotedStep(trace.data, trace.hash, trace.captures, written, recorder.numbers, [], counters)
+    return _StepProgram(session, step_state, step, is_floating=is_floating)
 
 
 def _may_draw(command: service_pb2.Command) -> bool:
@@ -171,40 +193,33 @@ def _may_draw(command: service_pb2.Command) -> bool:
 
 
 class _StepProgram:
-    """A recorded step: its program, and the optimizer state that it is valid for."""
+    """A step as a program, and the optimizer state that it is valid for."""
 
-    def __init__(self, step_state: StepState, recorder: Recorder, trace: RecordedProgram) -> None:
+    def __init__(self, session: SessionProtocol, step_state: StepState, step: NotedStep, *, is_floating: bool) -> None:
         self.step_state = step_state
-        self._session = recorder.session
-        self._trace = trace
-        self._numbers = recorder.numbers
-        self._counters = list(recorder.counters.values())
-        changed = {
-            command.op.args[0].tensor
-            for command in recorder.commands
-            if command.WhichOneof("command") == "op" and command.op.op.endswith("_")
-        }
-        self._changed = [handle for handle in trace.captures if handle._id in changed]
-        self._is_floating = not any(map(_may_draw, recorder.commands)) and all(
-            handle._spec.dtype.is_floating_point or handle._spec.dtype.is_complex for handle in self._changed
-        )
-        captures = [handle._id for handle in trace.captures]
+        self._session = session
+        self._step = step
+        self._is_floating = is_floating
+        captures = [handle._id for handle in step.captures]
 
         def build(values: Sequence[Value]) -> service_pb2.Command:
-            request = programs_pb2.RunProgramRequest(hash=trace.hash, inputs=captures, numbers=values, repeat=1)
+            request = programs_pb2.RunProgramRequest(hash=step.hash, inputs=captures, numbers=values, repeat=1)
             return service_pb2.Command(run_program=request)
 
         self._build = build
-        # Another recording of the same program has other tensors.
+        # Another program of the same bytes has other tensors.
         self._key = (self,)
 
     def run(self) -> None:
         """Make the step."""
-        for count in self._counters:
+        for count in self._step.counters:
             count(1)
-        numbers = [float(now(0)) for now in self._numbers]
-        run_program(self._session, self._trace, lambda: self._send(numbers), of_optimizer=self._is_floating)
-        for handle in self._changed:
+        self.send([float(now(0)) for now in self._step.numbers])
+
+    def send(self, numbers: list[float]) -> None:
+        """Make the step with these numbers."""
+        run_program(self._session, self._step, lambda: self._send(numbers), of_optimizer=self._is_floating)
+        for handle in self._step.changed:
             storage = handle._storage
             if storage is not None:
                 storage.written()
