@@ -99,6 +99,7 @@ class SessionProtocol(Protocol):
     recorder: RecorderProtocol | None
     segments: SegmentsProtocol | None
     check_at: int
+    root_reads: Any
     untracked_writes: int
     hidden_writes: int
     float_writes: int
