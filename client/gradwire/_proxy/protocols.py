@@ -138,7 +138,8 @@ class SessionProtocol(Protocol):
     def end_step(self) -> None:
         """Send whole training steps, if enough wait; called when a backward was buffered."""
 
-    def flush(self) -> None: ...
+    def flush(self) -> None:
+        """Send all buffered commands."""
 
     def flush_early(self) -> None:
         """Send the buffered commands early."""
