@@ -26,8 +26,10 @@ from gradwire._proxy.memo import Spec, read_spec
 from gradwire._proxy.results import after_backward, known_or_new, mark_gradients, mark_gradients_unknown, new_proxy
 from gradwire._proxy.shadow_graph import ReachableNodes
 from gradwire._tensor.batching import BATCHING, DERIVATIVES
+from gradwire._tensor.known_values.ahead import differentiating
 from gradwire._tensor.ops import stack
 from gradwire._tensor.tensor import Tensor
+from gradwire._tensor.values import array_of
 from gradwire._tensor.warnings import warn_once
 from gradwire._transport.wire import Value
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2
@@ -115,6 +117,8 @@ def backward(
         memo = DerivativeMemo("backward", session, (roots, gradients, targets), (keep,))
     if plain or (memo is not None and memo.entry is not None):
         # If Ctrl-C interrupts before the gradients are marked, the server must be asked which exist.
+        if plain and len(roots) == 1 and not given:
+            differentiating(roots[0], array_of)
         before = mark_gradients_unknown(reachable.owners() if memo is None else memo.received())
         try:
             if memo is None or memo.entry is None:

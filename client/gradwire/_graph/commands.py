@@ -15,6 +15,7 @@ from gradwire._base.errors import two_sessions
 from gradwire._base.watching import unwatched
 from gradwire._proxy.handle import PRESENT, Handle
 from gradwire._proxy.memo import MemoEntry, Spec, read_spec
+from gradwire._proxy.results import share_storage
 from gradwire._transport.wire import Build, Template, Value, make_template
 from gradwire.v1 import commands_pb2, hooks_pb2, service_pb2
 
@@ -187,6 +188,8 @@ def set_grad(target: Handle, grad: Handle | None) -> None:
         clear_grad(target)
     else:
         session = common_session("set_grad", (target, grad))
+        share_storage(grad, grad)  # backward may add to it, as `known_values` must know
+        session.untracked_writes += 1
         run(session, "set_grad", (target._spec, grad._spec), [target._id, grad._id], _setting_of_grad)
 
 

@@ -99,6 +99,7 @@ class SessionProtocol(Protocol):
     recorder: RecorderProtocol | None
     segments: SegmentsProtocol | None
     check_at: int
+    root_reads: Any
     untracked_writes: int
     hidden_writes: int
     float_writes: int
@@ -136,6 +137,9 @@ class SessionProtocol(Protocol):
 
     def end_step(self) -> None:
         """Send whole training steps, if enough wait; called when a backward was buffered."""
+
+    def flush(self) -> None:
+        """Send all buffered commands."""
 
     def flush_early(self) -> None:
         """Send the buffered commands early."""

@@ -40,6 +40,7 @@ from gradwire._proxy.shadow_graph import HookHolders
 from gradwire._session.deferred_errors import WRITER_SHIFT, CallSite, DeferredErrors
 from gradwire._session.entered import enter, leave
 from gradwire._session.module_calls import ModuleCall, Owner, attribute, new_log
+from gradwire._session.root_reads import RootReads
 from gradwire._session.saving import Snapshot, restored_tensors, save_session
 from gradwire._session.step_ends import StepEnds, unused
 from gradwire._transport import wire
@@ -169,6 +170,7 @@ class Session:
         #: Whether another client may work in the session, which the program has asked for its id.
         self.others_may_write = False
         self.draws = DrawOrder()
+        self.root_reads = RootReads()
         #: Seed and algorithm of the last manual_seed(); a new object for each. None before.
         self.seeding: tuple[int, str] | None = None
         self.memo: dict[tuple[object, ...], MemoEntry] = {}

@@ -37,7 +37,11 @@ def read_array(source: Handle) -> Array:
 def _read(source: Handle) -> Array:
     """A tensor's values, which may be read-only; bfloat16 becomes float32."""
     session = source._session
-    answer = session.wait(service_pb2.Command(read=commands_pb2.ReadRequest(tensor=source._id))).read
+    return array_of(session, session.wait(service_pb2.Command(read=commands_pb2.ReadRequest(tensor=source._id))).read)
+
+
+def array_of(session: Any, answer: Any) -> Array:
+    """The values of a session's answer to a read."""
     if answer.HasField("payload"):
         described: Any = answer.payload
         data = np.frombuffer(described.data, np.uint8)
@@ -66,6 +70,8 @@ def read_item(source: Handle) -> Any:
     count = math.prod(source._spec.shape)
     if count != 1:
         raise refuse(f"a Tensor with {count} elements cannot be converted to Scalar", errors_pb2.REASON_RUNTIME)
+    if known is None:
+        source._session.root_reads.read(source._id)
     seen = Seen(source)
     array = _read_drawn(source) if known is not None and known.drawn else _read(source)
     seen.seen = value = array.item()

@@ -24,7 +24,7 @@ class Known:
         self._storage = share_storage(tensor, tensor) if storage is None else storage
         self._changes = self._storage.changes
         self._spec = tensor._spec  # which a change of sizes changes
-        self._writes = uncounted_writes(tensor, self.may_be_shared)
+        self._writes = self.uncounted(tensor)
         self.drawn = drawn
 
     def holds(self, tensor: Handle) -> bool:
@@ -34,8 +34,12 @@ class Known:
             tensor._storage is storage
             and tensor._spec is self._spec
             and storage.changes == self._changes
-            and uncounted_writes(tensor, self.may_be_shared) == self._writes
+            and self.uncounted(tensor) == self._writes
         )
+
+    def uncounted(self, tensor: Handle) -> int:
+        """How many commands may have written to the tensor without a count of its storage."""
+        return uncounted_writes(tensor, self.may_be_shared)
 
     def value(self) -> Any:
         """The value at the time of the call that made the tensor; None if only the server knows it."""
