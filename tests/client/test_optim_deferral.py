@@ -170,8 +170,11 @@ def test_a_step_is_one_command_however_many_parameters(text, without_maintenance
     assert sent[-2:] == [1, 1]
 
 
-def test_a_steps_program_is_registered_and_first_run_in_one_round_trip(without_maintenance, deferring, monkeypatch):
-    param = gw.ones(3, requires_grad=True)
+@pytest.mark.parametrize("size", [3, 300_000])
+def test_a_steps_program_is_registered_and_first_run_without_a_wait_if_it_is_not_large(
+    size, without_maintenance, deferring, monkeypatch
+):
+    param = gw.ones(size, requires_grad=True)
     optimizer = gw.optim.Adam([param], lr=0.5)
     answers, receive = [], Link.receive_batch
 
@@ -187,10 +190,10 @@ def test_a_steps_program_is_registered_and_first_run_in_one_round_trip(without_m
         answers.clear()
         optimizer.step()
         if step == 0:
-            assert answers == [0]
+            assert bool(answers) is (size > 3)
             assert len(deferring.programs) == 1
     assert answers == []
-    known = gw.ones(3, requires_grad=True)
+    known = gw.ones(size, requires_grad=True)
     plain = gw.optim.Adam([known], lr=0.5, foreach=False)
     plain._steps._failures = 2  # op by op
     for _ in range(4):
@@ -198,6 +201,17 @@ def test_a_steps_program_is_registered_and_first_run_in_one_round_trip(without_m
         (known**2).sum().backward()
         plain.step()
     assert param.tolist() == known.tolist()
+
+
+def test_a_registration_that_is_refused_later_is_reported_and_made_again(deferring):
+    class Program:
+        data, hash = b"\xff", bytes(32)
+
+    run_program(deferring, Program, lambda: None, certain=True)
+    with pytest.raises(gw.GradwireError) as caught:
+        deferring.sync()
+    assert caught.value.reason not in ("PROGRAM_UNKNOWN", "INTERNAL")
+    assert not deferring.programs
 
 
 def test_a_refused_registration_is_what_is_reported(deferring):

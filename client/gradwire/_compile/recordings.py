@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gradwire._base.call_site import describe_call_site
+from gradwire._base.call_site import describe_call_site, find_call_site
 from gradwire._base.errors import GradwireError, make_error, two_sessions
 from gradwire._compile.aliases import TensorAliases
 from gradwire._compile.calls import FunctionCall, ambient_state, attributes_of
@@ -18,10 +18,10 @@ from gradwire._compile.usage_tracker import CallUsage, UsageTracker
 from gradwire._graph import commands
 from gradwire._graph.sparse_gradients import sparse_part
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
-from gradwire._proxy.memo import Spec, read_spec
+from gradwire._proxy.memo import MemoEntry, Spec, read_spec
 from gradwire._proxy.results import TENSOR_CLASS, new_proxy, note_accumulated, unnamed_gradient, watch_retained
 from gradwire._session.sessions import current_session
-from gradwire._transport.wire import Value
+from gradwire._transport.wire import Value, framed
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
 
 if TYPE_CHECKING:
@@ -407,16 +407,23 @@ class ProgramBytes(Protocol):
 
 
 def run_program(
-    session: SessionProtocol, trace: ProgramBytes, send: Callable[[], Any], of_optimizer: bool = False
+    session: SessionProtocol,
+    trace: ProgramBytes,
+    send: Callable[[], Any],
+    of_optimizer: bool = False,
+    certain: bool = False,
 ) -> Any:
     """Send the command that runs a program; register the program first unless the server knows it.
 
     A run that waits is sent with the registration. If the server refuses that, the run finds no program.
-    of_optimizer: whether it draws no random numbers and writes to floating tensors alone.
+    of_optimizer: whether it draws no random numbers and writes to floating tensors alone. certain: whether the client
+    knows that the server registers the program, and need not wait for it.
     """
     registered: Callable[[], Any] | None = None
     if trace.hash in session.programs:
         session.programs.move_to_end(trace.hash)
+    elif certain and session.segments is None:
+        _post_registration(session, trace)
     elif session.segments is None:
         registered = session.issue(_registration(trace))
     else:  # which sort the commands of the buffer
@@ -459,6 +466,16 @@ def _register(session: SessionProtocol, trace: ProgramBytes) -> programs_pb2.Reg
     registered = session.wait(_registration(trace)).register_program
     session.note_program(trace.hash, trace.data)
     return registered
+
+
+def _post_registration(session: SessionProtocol, trace: ProgramBytes) -> None:
+    """Register a program without a wait."""
+    session.raise_if_unusable()
+    command = _registration(trace)
+    command.quiet = True
+    entry = MemoEntry((), "register_program", find_call_site(), None, ())
+    session.post_large(framed(command.SerializeToString()), entry)
+    session.note_program(trace.hash, trace.data)
 
 
 def _registration(trace: ProgramBytes) -> service_pb2.Command:

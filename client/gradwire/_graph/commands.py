@@ -90,8 +90,8 @@ def run(
 
 
 def _template(name: str, key: tuple[Any, ...], values: Sequence[Value], build: Build) -> Template | None:
-    """The template of a command in which nothing but ids and a flag varies. Of one without ids, each has its own."""
-    if not values:
+    """The template of a command in which nothing but ids and a flag varies. Others have their own each."""
+    if not values or name == "run_program":
         return make_template(build, values)
     form = name, len(values), key[0] if key and type(key[0]) is bool else None
     if form not in _TEMPLATES:

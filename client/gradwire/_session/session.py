@@ -759,6 +759,8 @@ class Session:
                     step = result.error.metadata.get("step")
                     part = record.part_at(None if step is None else int(step))
                     self._deferred_errors.add(result.seq, part, result.error)
+                if record.name == "register_program":
+                    self.programs.clear()  # which of them the server has is not known now
                 if any(part.name == "backward" for part in record.parts):
                     self._mark_gradients_unknown()
         for number in response.dropped_hooks:

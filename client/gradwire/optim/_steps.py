@@ -9,6 +9,7 @@ state, a missing gradient) are always detected. Then that step runs op by op.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,8 @@ _PLAIN = (int, float, bool, str, type(None))
 _FREE = ("params", "param_names", "lr")
 # Number of steps without a program, after which all steps run op by op.
 _MOST_FAILURES = 2
+# Elements of all tensors of a step, up to which the server has the memory.
+_MOST_ELEMENTS = 1 << 18
 StepState = tuple[Any, ...]
 
 
@@ -207,6 +210,8 @@ class _StepProgram:
             return service_pb2.Command(run_program=request)
 
         self._build = build
+        #: Whether the server has the memory, so that the first run need not wait.
+        self._is_certain = sum(math.prod(handle._spec.shape) for handle in step.captures) <= _MOST_ELEMENTS
         # Another program of the same bytes has other tensors.
         self._key = (self,)
 
@@ -218,7 +223,13 @@ class _StepProgram:
 
     def send(self, numbers: list[float]) -> None:
         """Make the step with these numbers."""
-        run_program(self._session, self._step, lambda: self._send(numbers), of_optimizer=self._is_floating)
+        run_program(
+            self._session,
+            self._step,
+            lambda: self._send(numbers),
+            of_optimizer=self._is_floating,
+            certain=self._is_certain,
+        )
         for handle in self._step.changed:
             storage = handle._storage
             if storage is not None:
@@ -227,4 +238,9 @@ class _StepProgram:
         self._session.flush_early()
 
     def _send(self, numbers: list[float]) -> None:
-        commands.run(self._session, "run_program", self._key, numbers, self._build)
+        told = _nothing if self._is_certain else None
+        commands.run(self._session, "run_program", self._key, numbers, self._build, told=told)
+
+
+def _nothing() -> tuple[()]:
+    return ()
