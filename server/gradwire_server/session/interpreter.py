@@ -181,7 +181,7 @@ class RunScope:
                 tracer.fail(f"{call.name} is a composite that works in place")
             return
         results = [result] if type(result) is Tensor else result
-        if tracer is not None and mark is not None:
+        if tracer is not None and mark is not None and not isinstance(call.op, Op):
             tracer.record_composite(mark, call.op, args, results)
         if len(made) > len(results):
             raise Refusal("ARGUMENT_VALUE", f"{call.name}() makes {len(results)} tensors, not {len(made)}")
