@@ -779,7 +779,7 @@ class _Noting:
             kind, which = source
             if kind == "value":
                 return self._constant(which)
-            return given[which] if kind == "given" else made[which]
+            return int(given[which] if kind == "given" else made[which])
 
         for call in calls:
             places = tuple([register(each) for each in call.sources])
