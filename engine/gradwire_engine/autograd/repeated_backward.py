@@ -46,7 +46,7 @@ _MOST_KNOWN = 1 << 15  # nodes of all graphs that are known
 _OFTEN = 32  # runs of a list until it is made again by ops, which takes as long as it then spares in 30 runs
 _MOST_ROOM = 64 << 20  # bytes of all gradients of a pass, which its noting holds at once
 _LARGE = 1 << 15  # bytes of an array whose memory is given back during a pass
-_MOST_UNUSED = 8  # passes in a row that are noted at their first time, though none of them came again
+_MOST_UNUSED = 8  # graphs that are noted at their first pass, though none of them came again
 _MOST_MISSED = 8  # passes in a row that a list could not run, until it is forgotten
 _Key = tuple[Any, ...]
 #: A forward, the registers of its arguments, and that of its result.
@@ -78,7 +78,7 @@ class PassMemo:
         self._known: OrderedDict[_Key, NotedPass | int | None] = OrderedDict()
         self._nodes = 0
         self._kinds = _Kinds()
-        self._unused = 0  # passes noted at their first time since a list has run
+        self._unused = 0  # graphs that are known by one pass, less two for each run of a list
 
     def run(self, root: Tensor, retain: bool = False) -> Ran:
         """Add the gradients of a tensor to leaves, as `backward`; None if the ordinary pass must do it.
@@ -100,7 +100,7 @@ class PassMemo:
         noted = self._known.get(key, 0)
         if isinstance(noted, NotedPass):
             self._known.move_to_end(key)
-            self._unused = 0
+            self._unused = max(0, self._unused - 2)
             if not noted.starts_at(root):
                 return None
             if noted.runs == _OFTEN and not noted.by_ops:
@@ -129,7 +129,7 @@ class PassMemo:
         """Count a graph; note and run its pass, at the second time where graphs seldom come again."""
         if not seen:
             self._nodes += len(nodes)
-            self._unused += 1
+            self._unused = min(self._unused + 1, 2 * _MOST_UNUSED)
         self._known[key] = count = seen + 1
         while self._nodes > _MOST_KNOWN:
             oldest, _ = self._known.popitem(last=False)
