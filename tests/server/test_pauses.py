@@ -27,9 +27,14 @@ def run(playing: Playing, number: int, ticket: int, first: int, *commands: servi
     playing.add("Run", number, request.SerializeToString(), ticket)
 
 
-def with_chain() -> Playing:
-    """Session 1 has a leaf and the end of a long chain of ops that comes of it; each look at the clock is a pause."""
+def with_chain(noted: bool = False) -> Playing:
+    """Session 1 has a leaf and the end of a long chain of ops that comes of it; each look at the clock is a pause.
+
+    noted: whether passes are noted; the ordinary one shows by freed nodes how far it is.
+    """
     playing = Playing()
+    if not noted:
+        playing.runtime.sessions[1].passes = None
     playing.scheduler.extend_slice = lambda: False  # type: ignore[method-assign]
     ids = [X, *range(2, 1 + NODES), LAST]
     create = command(c.CreateRequest(id=X, payload=payload(np.array([0.5])), requires_grad=True))
@@ -71,6 +76,26 @@ def test_a_long_backward_does_not_keep_another_session_waiting() -> None:
     for _ in range(NODES):
         value, slope = np.sin(value), slope * np.cos(value)
     np.testing.assert_allclose(playing.runtime.sessions[1].store[GRAD].array, [slope], rtol=1e-12)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_a_noted_backward_pauses_and_is_done_or_has_no_effect(cancelled: bool) -> None:
+    playing = with_chain(noted=True)
+    session = playing.runtime.sessions[1]
+    run(playing, 1, 2, NODES + 2, command(c.BackwardRequest(tensors=[LAST])))
+    for _ in range(20):
+        playing.scheduler.slice()
+    playing.batch(2, 3, 5)
+    while not playing.done:
+        playing.scheduler.slice()
+    assert playing.done == [3]
+    assert session.store[X].grad is None
+    if cancelled:
+        playing.runtime.cancel(1, ticket=2)
+    playing.play()
+    assert playing.done == [3, 2]
+    assert passed(session) == (0 if cancelled else NODES)
+    assert (session.store[X].grad is None) == cancelled
 
 
 def test_nothing_else_of_a_session_runs_while_its_backward_pauses() -> None:

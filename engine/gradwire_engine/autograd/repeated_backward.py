@@ -43,14 +43,16 @@ from gradwire_engine.ops.linalg.matrix import matrix_t
 
 _MOST_NODES = 4096  # of a graph whose pass is noted
 _MOST_KNOWN = 1 << 15  # nodes of all graphs that are known
-_OFTEN = 24  # runs of a list until it is made again by ops, which takes as long as five passes
+_OFTEN = 32  # runs of a list until it is made again by ops, which takes as long as it then spares in 30 runs
 _MOST_ROOM = 64 << 20  # bytes of all gradients of a pass, which its noting holds at once
 _LARGE = 1 << 15  # bytes of an array whose memory is given back during a pass
-_MOST_UNUSED = 8  # passes in a row that are noted at their first time, though none of them came again
+_MOST_UNUSED = 8  # graphs that are noted at their first pass, though none of them came again
 _MOST_MISSED = 8  # passes in a row that a list could not run, until it is forgotten
 _Key = tuple[Any, ...]
 #: A forward, the registers of its arguments, and that of its result.
 _Step = tuple[Callable[..., Any], tuple[int, ...], int]
+#: The ops of a formula, and the source of its result.
+_Recipe: TypeAlias = "tuple[list[_Applied], tuple[str, Any]]"
 #: The rest of a pass: yields in pauses, and returns the tensors that received a gradient, or None.
 Later: TypeAlias = "Generator[None, None, list[Tensor] | None]"
 Ran: TypeAlias = "list[Tensor] | Later | None"
@@ -76,7 +78,7 @@ class PassMemo:
         self._known: OrderedDict[_Key, NotedPass | int | None] = OrderedDict()
         self._nodes = 0
         self._kinds = _Kinds()
-        self._unused = 0  # passes noted at their first time since a list has run
+        self._unused = 0  # graphs that are known by one pass, less two for each run of a list
 
     def run(self, root: Tensor, retain: bool = False) -> Ran:
         """Add the gradients of a tensor to leaves, as `backward`; None if the ordinary pass must do it.
@@ -98,7 +100,7 @@ class PassMemo:
         noted = self._known.get(key, 0)
         if isinstance(noted, NotedPass):
             self._known.move_to_end(key)
-            self._unused = 0
+            self._unused = max(0, self._unused - 2)
             if not noted.starts_at(root):
                 return None
             if noted.runs == _OFTEN and not noted.by_ops:
@@ -127,7 +129,7 @@ class PassMemo:
         """Count a graph; note and run its pass, at the second time where graphs seldom come again."""
         if not seen:
             self._nodes += len(nodes)
-            self._unused += 1
+            self._unused = min(self._unused + 1, 2 * _MOST_UNUSED)
         self._known[key] = count = seen + 1
         while self._nodes > _MOST_KNOWN:
             oldest, _ = self._known.popitem(last=False)
@@ -478,6 +480,8 @@ class _Noting:
         #: What was computed, by register; None for what is not needed any more.
         self.values: list[Any] = []
         self._large: set[int] = set()  # registers of large arrays
+        self._without_grad = replace(context, grad_enabled=False) if by_ops else context
+        self._recipes: dict[Any, _Recipe] = {}
         account = context.account
         self._most = min(_MOST_ROOM, account.limit - account.bytes) if account.limit else _MOST_ROOM
         self._held: dict[int, Any] = {}  # constants by register
@@ -712,20 +716,23 @@ class _Noting:
         )
         out = None
         if not varies and _is_of_ops(formula):
-            out = self._by_ops(lambda *values: fit(formula(*values), meta), given, expected)
+            out = self._by_ops(lambda *values: fit(formula(*values), meta), (formula, meta), given, expected)
         elif made is not expected and type(made) is np.ndarray:
             called = self._step(_with_layout(formula, made), tuple(given))
-            out = self._by_ops(lambda made: fit(made, meta), [called], expected)
+            out = self._by_ops(lambda made: fit(made, meta), (fit, meta), [called], expected)
         return self._step(lambda xp, *values: fit(formula(*values), meta), tuple(given)) if out is None else out
 
-    def _by_ops(self, compute: Callable[..., Any], given: list[int], expected: Any) -> int | None:
-        """Note the ops of a computation; None, with nothing noted, if they do not make what is expected."""
-        steps = self._steps_of(compute, given)
-        if steps is None:
-            return None
+    def _by_ops(self, compute: Callable[..., Any], name: Any, given: list[int], expected: Any) -> int | None:
+        """Note the ops of a computation; None, with nothing noted, if they do not make what is expected.
+
+        name: what is computed; of the same operands, but for values, it has the same ops.
+        """
         length, count, room, held = len(self.values), len(self._made.steps), self._made.room, dict(self._held)
-        out = self._replayed(steps, given)
-        if out is not None and same_bits(self.values[out], expected):
+        key = name, tuple([_operand(self.values[register]) for register in given])
+        recipe = self._recipes.get(key) or self._recipe(compute, given)
+        out = None if recipe is None else self._followed(recipe, given)
+        if recipe is not None and out is not None and same_bits(self.values[out], expected):
+            self._recipes[key] = recipe
             return out
         self._made.room, self._held = room, held
         del self.values[length:], self._made.steps[count:]
@@ -735,33 +742,75 @@ class _Noting:
         """The ops that a computation applies to tensors, with its operands; None if they do not tell all."""
         values = [self.values[register] for register in given]
         tensors = [Tensor(value) if isinstance(value, np.ndarray) else value for value in values]
-        context = replace(self._context, grad_enabled=False)
-        made, recorder = record(context, lambda: compute(*tensors))
+        made, recorder = record(self._without_grad, lambda: compute(*tensors))
         return None if recorder.failed or type(made) is not Tensor else (tensors, recorder.calls, made)
 
-    def _replayed(self, steps: Any, given: list[int]) -> int | None:
-        """Note the ops of a formula as steps."""
+    def _recipe(self, compute: Callable[..., Any], given: list[int]) -> _Recipe | None:
+        """The ops of a computation: each with its arguments, and where the result is; None if they do not tell all."""
+        steps = self._steps_of(compute, given)
+        if steps is None:
+            return None
         tensors, calls, result = steps
-        operands = zip(tensors, given, strict=True)
-        known = {id(each): register for each, register in operands if type(each) is Tensor}
-        for op, args, made in calls:
+        known = {id(each): ("given", place) for place, each in enumerate(tensors) if type(each) is Tensor}
+        found = []
+        for number, (op, args, made) in enumerate(calls):
             if not is_repeatable(op) or type(made) is not Tensor:
                 return None
-            places = []
+            sources: list[tuple[str, Any]] = []
             for each in args:
                 if type(each) is Tensor:
                     if id(each) not in known:
                         return None
-                    places.append(known[id(each)])
+                    sources.append(known[id(each)])
                 elif isinstance(each, (Tensor, list, np.ndarray, np.generic)):
                     return None
                 else:
-                    places.append(self._constant(each))
-            arrays = [self.values[place] for place in places]
-            if op.may_grow:
-                self._made.room += needed(op, arrays)
-            known[id(made)] = self._step(forward_of(op, arrays), tuple(places))
-        return known.get(id(result))
+                    sources.append(("value", each))
+            known[id(made)] = "made", number
+            found.append(_Applied(op, tuple(sources)))
+        return (found, known[id(result)]) if id(result) in known else None
+
+    def _followed(self, recipe: _Recipe, given: list[int]) -> int:
+        """Note the ops of a computation as steps; returns the register of the result."""
+        calls, result = recipe
+        made: list[int] = []
+
+        def register(source: tuple[str, Any]) -> int:
+            kind, which = source
+            if kind == "value":
+                return self._constant(which)
+            return int(given[which] if kind == "given" else made[which])
+
+        for call in calls:
+            places = tuple([register(each) for each in call.sources])
+            if call.op.may_grow or call.forward is None:
+                arrays = [self.values[place] for place in places]
+                if call.op.may_grow:
+                    self._made.room += needed(call.op, arrays)
+                if call.forward is None:
+                    call.forward = forward_of(call.op, arrays)
+            made.append(self._step(call.forward, places))
+        return register(result)
+
+
+class _Applied:
+    """An op of a formula. sources: of its arguments: ("given", an operand), ("made", an earlier op) or ("value", one).
+
+    forward: computes it on arrays like those of the first time; None before that.
+    """
+
+    __slots__ = ("forward", "op", "sources")
+
+    def __init__(self, op: Op, sources: tuple[tuple[str, Any], ...]) -> None:
+        self.op, self.sources = op, sources
+        self.forward: Callable[..., Any] | None = None
+
+
+def _operand(value: Any) -> Any:
+    """All of an operand that decides the ops of a formula: of an array its layout, else the value."""
+    if type(value) is np.ndarray:
+        return value.shape, value.strides, value.dtype
+    return type(value), repr(value) if isinstance(value, (int, str, tuple, float, complex, type(None))) else id(value)
 
 
 @cache

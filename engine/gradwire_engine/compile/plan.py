@@ -11,6 +11,7 @@ import copy
 import functools
 import math
 import operator
+import weakref
 from collections.abc import Generator, Iterator, Sequence
 from time import monotonic
 from typing import Any
@@ -95,6 +96,9 @@ class Plan(PlanGraph):
         self.numbers = np.zeros(numbers, np.float64)
         self.pattern = _pattern(tracer.inputs)
         self.offsets = _offsets(tracer.inputs, self.pattern)
+        #: The arrays of the traced run. Those that differ in the first run of the plan will differ in others, too.
+        bound = self._bound_regs() if self.device == CPU else []
+        self._traced = [weakref.ref(tracer.arrays[number]) for number in bound]
         self.fusion: Fusion | None = Fusion() if self.device == CPU and OPTIONS.fuses() else None
         self._awaits_cuda = self.device != CPU  # whether its kernels are still to be made
         if self._awaits_cuda:
@@ -104,6 +108,7 @@ class Plan(PlanGraph):
     def _prepare(self, account: Account) -> None:
         """Assign memory; make the run's state. Raises EngineError: MEMORY_LIMIT."""
         self._number_arrays: dict[tuple[int, Any], Array] = {}
+        self._long = {number for number, reg in enumerate(self.regs) if math.prod(reg.shape) >= _LONG}
         self.leaving = frozenset((*self._made(), *(end for end in self.final_grads.values() if end is not None)))
         self.memory: dict[int, Array] = {}
         self.scratch: dict[int, Array] = {}
@@ -317,8 +322,8 @@ class Plan(PlanGraph):
 
     def _is_long(self, instr: Instr) -> bool:
         """Whether an instruction is expensive enough to check the interrupt after it."""
-        numbers = (*instr.reads(), *(out for out in instr.outs if out >= 0))
-        return any(math.prod(self.regs[number].shape) >= _LONG for number in numbers)
+        long = self._long
+        return not (long.isdisjoint(instr.reads()) and long.isdisjoint(instr.outs))
 
     def _bound_regs(self) -> list[int]:
         return [*self.input_regs, *self.read_grads.values()]
@@ -333,13 +338,14 @@ class Plan(PlanGraph):
                 self._take_on_gpu(arrays)
             return
         again = not self.bound
-        for place, (array, bound) in enumerate(zip(arrays, self.bound, strict=False)):
+        before = self.bound or [array() for array in self._traced]
+        for place, (array, bound) in enumerate(zip(arrays, before, strict=True)):
             if array is not bound and place not in self.copied:
                 again = True
                 if self.may_copy(place, array):
                     self.copied[place] = np.empty_like(array)
         if again:
-            self._copy_gradients(arrays)
+            self._copy_gradients(arrays, before)
             self.bind(arrays)
         for place, buffer in self.copied.items():
             np.copyto(buffer, arrays[place])
@@ -361,10 +367,10 @@ class Plan(PlanGraph):
         for place in self.moving.difference(self.copied):
             self.values[numbers[place]] = arrays[place]
 
-    def _copy_gradients(self, arrays: list[Any]) -> None:
+    def _copy_gradients(self, arrays: list[Any], before: list[Any]) -> None:
         """From now on, copy the gradients whose arrays changed to fixed buffers, if that spares binding them."""
         first = len(self.input_regs)
-        moved = [place for place in range(first, len(self.bound)) if arrays[place] is not self.bound[place]]
+        moved = [place for place in range(first, len(before)) if arrays[place] is not before[place]]
         moved = [place for place in moved if place not in self.copied]
         total = sum(arrays[place].nbytes for place in moved)
         if not total or total > _COPIED_GRADIENTS or not all(self._may_copy_gradient(place - first) for place in moved):

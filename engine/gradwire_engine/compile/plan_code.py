@@ -123,9 +123,9 @@ class PlanCode(PlanMemory):
 
         self.code.append(take_over)
 
-    def _resolved(self, template: Any, static: set[int]) -> tuple[list[Any], bool]:
-        """Values of a template, and whether all of them are the same in each run."""
-        fixed = all(int(item) in static for item in leaves(template) if type(item) is Ref)
+    def _resolved(self, instr: Instr, template: Any, static: set[int]) -> tuple[list[Any], bool]:
+        """Values of an instruction's template, and whether all of them are the same in each run."""
+        fixed = static.issuperset(instr.reads())
         return [_filled(item, self.values, self.numbers) for item in template], fixed
 
     def _number(self, place: int, dtype: Any) -> Array:
@@ -140,7 +140,7 @@ class PlanCode(PlanMemory):
         target = instr.args[0] if writes else instr.outs[0]
         dtype = self.regs[target].dtype
         template = [self._number(item, dtype) if type(item) is NumRef else item for item in instr.args]
-        arguments, fixed = self._resolved(template, static)
+        arguments, fixed = self._resolved(instr, template, static)
         run = kernel.run
         if not fixed:
             values, out = self.values, self.scratch.get(id(instr)) if writes else self.memory[target]

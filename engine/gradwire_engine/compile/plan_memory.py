@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -70,10 +71,7 @@ class PlanMemory(Schedule):
                     free.setdefault((flat.size, flat.dtype), []).append(flat)
 
     def _size(self, instr: Instr) -> int:
-        size = 1
-        for length in self.regs[instr.args[0]].shape:
-            size *= length
-        return size
+        return prod(self.regs[instr.args[0]].shape)
 
     def _taken(self, instr: Instr, kernel: Kernel, reg: Reg, dying: set[int], holder: dict[int, Array]) -> Array | None:
         for position in kernel.takes:
@@ -93,7 +91,7 @@ class PlanMemory(Schedule):
         return not self.memory[number].flags.c_contiguous
 
     def _fresh(self, reg: Reg, free: dict[tuple[int, Any], list[Array]], account: Account) -> Array:
-        size = int(np.prod(reg.shape, dtype=np.int64))
+        size = prod(reg.shape)
         waiting = free.get((size, reg.dtype))
         if waiting:
             return waiting.pop()
@@ -117,7 +115,7 @@ class PlanMemory(Schedule):
 
     def _nbytes(self, number: int) -> int:
         reg = self.regs[number]
-        return int(np.prod(reg.shape, dtype=np.int64)) * int(reg.dtype.itemsize)
+        return prod(reg.shape) * int(reg.dtype.itemsize)
 
 
 def _aligned(size: int, dtype: Any) -> Array:

@@ -157,6 +157,8 @@ class Schedule:
 
     def _replace(self, by: dict[int, int]) -> None:
         """Let registers stand for others, which may be replaced too."""
+        if not by:
+            return
         for old in reversed(by):  # a replaced register's own replacement was found before or after it
             while by[old] in by:
                 by[old] = by[by[old]]
@@ -199,6 +201,8 @@ class Schedule:
 
     def _merge_products(self) -> None:
         """Compute the gradient of a weight that is used several times in one product."""
+        if all(instr.kind != "sum" for instr in self.instrs):
+            return
         kept = [*self._made(), *(number for number in self.final_grads.values() if number is not None)]
         pairs = shared_weights.merge(self.instrs, self.kernels, self.regs, kept)
         self.instrs, self.kernels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]

@@ -75,7 +75,7 @@ class Exchange:
 class Instr:
     """One instruction: `kind` and `what` define how to compute the registers `outs` from the template `args`."""
 
-    __slots__ = ("args", "default", "kind", "outs", "step", "what")
+    __slots__ = ("_read", "_reads", "args", "default", "kind", "outs", "step", "what")
 
     def __init__(self, kind: str, what: Any, args: Any, outs: tuple[int, ...], step: int = 0) -> None:
         self.kind = kind
@@ -84,10 +84,14 @@ class Instr:
         self.outs = outs
         self.step = step  # step of the program, for error messages
         self.default: Any = None  # the default dtype during the instruction, if not float32
+        self._read: Any = None  # the arguments of which `_reads` has the registers
+        self._reads: tuple[int, ...] = ()
 
-    def reads(self) -> list[int]:
-        """Registers among the arguments."""
-        return [int(item) for item in leaves(self.args) if type(item) is Ref]
+    def reads(self) -> tuple[int, ...]:
+        """Registers among the arguments, which are replaced as a whole."""
+        if self._read is not self.args:
+            self._read, self._reads = self.args, tuple(_registers(self.args))
+        return self._reads
 
     def changes(self) -> list[int]:
         """Registers that it changes in place. A composite ("call") may also change what it reads."""
@@ -97,6 +101,17 @@ class Instr:
 
     def __repr__(self) -> str:
         return f"{self.outs} = {self.kind} {self.what} {self.args}"
+
+
+def _registers(value: Any) -> list[int]:
+    """The registers among the items of nested lists and tuples."""
+    found: list[int] = []
+    for item in value if type(value) in (list, tuple) else (value,):
+        if type(item) is Ref:
+            found.append(int(item))
+        elif type(item) in (list, tuple):
+            found += _registers(item)
+    return found
 
 
 def leaves(value: Any) -> Iterable[Any]:
@@ -199,7 +214,7 @@ class Trace:
         if not all(map(self.is_here, results)):
             self.fail("a result that is on another device")
             return
-        reads = [int(item) for item in leaves(template) if type(item) is Ref]
+        reads = _registers(template)
         outs = []
         for array in results:
             if id(array) in self._by_id:

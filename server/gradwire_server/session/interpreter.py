@@ -70,6 +70,7 @@ class RunScope:
         self.passes: PassMemo | None = None
         self.tracer = tracer
         self.updates = Updates()
+        self._traced: dict[int, tuple[Context, Context]] = {}  # a context, and the one with the tracer, by its id
         self.grad_context = self.context(0)
 
     def context(self, grad_mode: int, default_dtype: int = 0) -> Context:
@@ -79,7 +80,10 @@ class RunScope:
             return found
         if found.inference:
             tracer.fail("inference mode is no part of plans")
-        return replace(found, tracer=tracer)
+        known = self._traced.get(id(found))
+        if known is None:
+            known = self._traced[id(found)] = found, replace(found, tracer=tracer)
+        return known[1]
 
     def enter(self, context: Context) -> None:
         """Activate a context for the following ops."""
@@ -163,7 +167,7 @@ class RunScope:
             args = filled(step.args, self.tensor, self.numbers.__getitem__)
         else:
             args = filled(step.args, self.tensor, lambda index: Num.at(index, self.numbers[index]))
-            mark = tracer.mark()
+            mark = None if isinstance(call.op, Op) else tracer.mark()
         self.enter(self.context(step.request.grad_mode, step.request.default_dtype))
         try:
             gathers = step.gathers and tracer is None and type(args[0].array) is not np.ndarray
@@ -177,7 +181,7 @@ class RunScope:
                 tracer.fail(f"{call.name} is a composite that works in place")
             return
         results = [result] if type(result) is Tensor else result
-        if tracer is not None and not isinstance(call.op, Op):
+        if tracer is not None and mark is not None and not isinstance(call.op, Op):
             tracer.record_composite(mark, call.op, args, results)
         if len(made) > len(results):
             raise Refusal("ARGUMENT_VALUE", f"{call.name}() makes {len(results)} tensors, not {len(made)}")

@@ -474,6 +474,40 @@ def test_calls_that_are_repeated_later_have_the_same_pass(graphs: Graphs) -> Non
     assert len(memo._known) == 1
 
 
+def test_formulas_of_ops_are_shared_only_for_the_same_numbers(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Layers that are alike have the same ops; a formula that is given another axis or place has its own."""
+    monkeypatch.setattr("gradwire_engine.autograd.repeated_backward._OFTEN", 1)
+    recorded, steps_of = [], _Noting._steps_of
+
+    def counted(noting: _Noting, compute: Any, given: list[int]) -> Any:
+        recorded.append(compute)
+        return steps_of(noting, compute, given)
+
+    monkeypatch.setattr(_Noting, "_steps_of", counted)
+    graphs, memo = Graphs(context), PassMemo()
+
+    def build() -> Tensor:
+        made = graphs.leaves[0]
+        for number in range(4):
+            made = graphs.call(f"sin {number}", "sin", made)
+            picked = graphs.call(f"select {number}", "select", made, number % 2, number % 3)
+            made = graphs.call(f"add {number}", "mul", made, picked)
+        return graphs.call("sum", "sum", made)
+
+    for _ in range(4):
+        assert memo.run(build()) is not None
+        found = graphs.grads()
+        graphs.clear()
+        backward([build()])
+        assert graphs.grads() == found
+        graphs.clear()
+    assert [each.by_ops for each in memo._known.values() if isinstance(each, NotedPass)] == [True]
+    # Those of sin are noted once, those of the products once for each operand, and those of each select.
+    assert len(recorded) <= 9
+
+
 def test_a_list_of_ops_holds_for_the_values_that_it_was_made_with(context: Context) -> None:
     """Sizes that a formula is given may differ between calls of one kind, and then the list before it runs."""
     graphs, memo = Graphs(context), PassMemo()
@@ -610,9 +644,11 @@ def test_graphs_that_seldom_come_again_are_noted_at_their_second_time(graphs: Gr
     memo = PassMemo()
     noted = [memo.run(chain(graphs, length)) is not None for length in range(1, 2 * _MOST_UNUSED)]
     assert noted == [True] * _MOST_UNUSED + [False] * (_MOST_UNUSED - 1)
-    again = [memo.run(chain(graphs, 2 * _MOST_UNUSED - 1)) is not None for _ in range(2)]
-    assert again == [True, True]  # noted, and run as a list
-    assert memo.run(chain(graphs, 3 * _MOST_UNUSED)) is not None
+    for number in range(2 * _MOST_UNUSED):
+        assert memo.run(chain(graphs, 2 * _MOST_UNUSED - 1)) is not None  # noted, and run as a list
+        noted.append(memo.run(chain(graphs, 2 * _MOST_UNUSED + number)) is not None)
+    assert not noted[2 * _MOST_UNUSED - 1]
+    assert noted[-1]  # since a list has run often
 
 
 def test_a_list_that_often_does_not_fit_is_forgotten(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:

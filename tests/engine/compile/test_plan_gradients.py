@@ -93,10 +93,21 @@ def train(program: Program, inputs: list[Tensor], plan: Plan, steps: int = 6) ->
             np.testing.assert_array_equal(slope(one), slope(other))
 
 
-def test_a_plan_is_bound_twice_for_any_number_of_gradients(binds: list[Plan]) -> None:
+def test_a_plan_is_bound_once_for_any_number_of_gradients(binds: list[Plan]) -> None:
+    """Its first run is compared with the traced one, so that gradients that change are copied at once."""
     inputs = drawn(0)
-    train(step, inputs, traced(step, drawn(0)))
+    train(step, inputs, traced(step, inputs))
+    assert len(binds) == 1
+
+
+def test_a_plan_whose_gradients_change_later_is_bound_again(binds: list[Plan]) -> None:
+    inputs = drawn(0)
+    plan = traced(step, inputs)
+    run(plan, inputs)
+    assert not plan.copied
+    train(step, inputs, plan)
     assert len(binds) == 2
+    assert plan.copied
 
 
 def test_a_gradient_that_changes_in_place_is_bound(binds: list[Plan]) -> None:
@@ -131,15 +142,16 @@ def test_large_gradients_are_bound(binds: list[Plan], monkeypatch: pytest.Monkey
 
 def test_copies_are_counted_and_are_not_made_without_room(binds: list[Plan]) -> None:
     with activate(replace(CURRENT.get(), account=Account(limit=1 << 20))):
-        inputs, plan = drawn(0), traced(step, drawn(0))
-        train(step, inputs, plan, 1)
+        inputs = drawn(0)
+        plan = traced(step, inputs)
+        run(plan, inputs)
         before = CURRENT.get().account.bytes
         train(step, inputs, plan, 3)
         assert CURRENT.get().account.bytes - before == 2 * 8 * SIZE
         assert len(binds) == 2
     with activate(replace(CURRENT.get(), account=Account(limit=1 << 20))):
-        inputs, plan = drawn(0), traced(step, drawn(0))
-        train(step, inputs, plan, 1)
+        inputs = drawn(0)
+        plan = traced(step, inputs)
         account = CURRENT.get().account
         account.limit = account.bytes + 12 * SIZE
         renewed(inputs, 9)

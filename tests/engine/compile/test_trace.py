@@ -44,7 +44,7 @@ def test_a_formula_may_share_its_operands_memory_but_a_sum_has_its_own() -> None
     assert trace.regs[made].roots == {made, one}
     assert not trace.regs[made].fresh
     assert trace.regs[total].roots == {total}
-    assert trace.instrs[-1].reads() == [made, other]
+    assert trace.instrs[-1].reads() == (made, other)
 
 
 def test_accumulating_counts_a_change_of_all_memory_that_the_target_may_share() -> None:
