@@ -259,7 +259,7 @@ def _is_preparable(command: service_pb2.Command, size: int) -> bool:
     """Whether a command is an op that can be prepared. It must be short and have no argument of floats."""
     if not 0 < size <= MAX_PREPARED_BYTES:
         return False
-    return not any([argument.HasField("floats") for argument in command.op.args])
+    return not any(argument.HasField("floats") for argument in command.op.args)
 
 
 def prepare_command(number: int, op: bytes) -> bytes:
