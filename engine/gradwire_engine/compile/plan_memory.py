@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -93,7 +94,7 @@ class PlanMemory(Schedule):
         return not self.memory[number].flags.c_contiguous
 
     def _fresh(self, reg: Reg, free: dict[tuple[int, Any], list[Array]], account: Account) -> Array:
-        size = int(np.prod(reg.shape, dtype=np.int64))
+        size = math.prod(reg.shape)
         waiting = free.get((size, reg.dtype))
         if waiting:
             return waiting.pop()
@@ -117,11 +118,11 @@ class PlanMemory(Schedule):
 
     def _nbytes(self, number: int) -> int:
         reg = self.regs[number]
-        return int(np.prod(reg.shape, dtype=np.int64)) * int(reg.dtype.itemsize)
+        return math.prod(reg.shape) * int(reg.dtype.itemsize)
 
 
 def _aligned(size: int, dtype: Any) -> Array:
     """Allocate uninitialized memory aligned to a cache line (64 bytes)."""
     raw = np.empty(size * dtype.itemsize + 64, np.uint8)
-    begin = -raw.ctypes.data % 64
+    begin = -raw.__array_interface__["data"][0] % 64
     return raw[begin : begin + size * dtype.itemsize].view(dtype)

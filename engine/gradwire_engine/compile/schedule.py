@@ -157,6 +157,8 @@ class Schedule:
 
     def _replace(self, by: dict[int, int]) -> None:
         """Let registers stand for others, which may be replaced too."""
+        if not by:
+            return
         for old in reversed(by):  # a replaced register's own replacement was found before or after it
             while by[old] in by:
                 by[old] = by[by[old]]
@@ -280,6 +282,8 @@ class Schedule:
 
     def _own(self) -> None:
         """Let a leaf take over its gradient's array if the array has no other use; else it is copied."""
+        if not any(instr.kind == "own" for instr in self.instrs):
+            return
         pairs = list(zip(self.instrs, self.kernels, strict=True))
         made_here = {out for instr in self.instrs if instr.kind != "constant" for out in instr.outs}
         # Results without a kernel, which may be expanded (stride 0).

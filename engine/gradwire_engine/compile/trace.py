@@ -87,7 +87,14 @@ class Instr:
 
     def reads(self) -> list[int]:
         """Registers among the arguments."""
-        return [int(item) for item in leaves(self.args) if type(item) is Ref]
+        found = []
+        for item in self.args:
+            kind = type(item)
+            if kind is Ref:
+                found.append(int(item))
+            elif kind is tuple or kind is list:
+                found += [int(one) for one in leaves(item) if type(one) is Ref]
+        return found
 
     def changes(self) -> list[int]:
         """Registers that it changes in place. A composite ("call") may also change what it reads."""
