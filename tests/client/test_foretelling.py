@@ -5,6 +5,7 @@ refused later.
 """
 
 import contextlib
+import inspect
 
 import pytest
 import torch
@@ -351,3 +352,11 @@ def test_results_of_views_made_without_grad_are_foretold(deferring, waits):
         made = gradwire.nn.functional.linear(x, weight), x * 2.0, x + x, gradwire.stack([x, x])
     assert waits == []
     assert compared(deferring, *made)
+
+
+def test_names_of_parameters_are_those_of_signatures():
+    """Also of functions that take old forms as further arguments (addcdiv)."""
+    functions = [value for name, value in vars(ops).items() if inspect.isfunction(value) and not name.startswith("_")]
+    assert len(functions) > 300
+    for function in functions:
+        assert call._names_of(function) == tuple(inspect.signature(function).parameters), function.__name__

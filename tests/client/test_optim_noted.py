@@ -281,3 +281,18 @@ def test_ops_of_other_code_in_the_middle_are_no_part_of_a_note(deferring, notes,
     assert shown(*trained(gw, "Adam(params)", values, 2)) == wanted
     assert notes == [True, True]
     assert seen[0].tolist() == [3.0, 3.0]
+
+
+def test_a_finalizer_may_read_a_value_while_a_step_is_noted(deferring, notes, monkeypatch):
+    """Nothing is recorded, so that nothing is refused as it is in a compiled function."""
+    other, pieces, seen = gw.full((2,), 3.0), _noted._pieces, []
+
+    def interrupted(op, *args):
+        if not seen:
+            seen.append(other.sum().item())  # from this file
+        return pieces(op, *args)
+
+    monkeypatch.setattr(_noted, "_pieces", interrupted)
+    trained(gw, "Adam(params)", [RNG.standard_normal((2, 3))], 2)
+    assert notes == [True]
+    assert seen == [6.0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import NamedTuple
 
 from gradwire.v1 import service_pb2
@@ -23,6 +23,7 @@ _ACKNOWLEDGE_TAG = b"\x1a"  # StreamRequest.acknowledge = 3
 _TIMED = b"\x80\x02\x01"  # RunRequest.timings = 32, true
 _OP_TIMES = b"\x88\x02\x01"  # RunRequest.op_times = 33, true
 _PARENT_TAG = b"\xf2\x01"  # StreamRequest.traceparent = 30
+_OP_TAG = b"\x12"  # Command.op = 2
 _QUIET = b"\xf0\x01\x01"  # Command.quiet = 30, true
 # Eight bytes, valid as an id and as a double, that no message contains by chance. The exponent keeps doubles normal.
 _MARK = struct.Struct("<I3sB")
@@ -139,32 +140,35 @@ def make_pattern(
     """
     if len(values) + integers > _MOST_VALUES:
         return None
-    marks = [_MARK.pack(0x5EED0000 + place, _SALT, 0x41) for place in range(len(values))]
+    marks = _marks(len(values))
     kinds = "".join(["d" if type(value) is float else "Q" for value in values])
-    stand_ins = [struct.unpack("<" + kind, mark)[0] for mark, kind in zip(marks, kinds, strict=True)]
     # The top bit makes these varints ten bytes long.
     numbers = [-(0x5EED_0000_0000_0000 + (place << 16) + 0x9DE5) for place in range(integers)]
-    command = build(stand_ins, numbers)
-    op = command.op.SerializeToString()
-    data = framed(command.SerializeToString() + _QUIET)
+    command = build([mark.double if kind == "d" else mark.id for mark, kind in zip(marks, kinds, strict=True)], numbers)
+    data, start, end = _quiet_command(command)
     found: list[tuple[int, int, int]] = []
-    for slot, mark, width in [
-        *((place, mark, 8) for place, mark in enumerate(marks)),
-        *((~place, padded_varint(number), 10) for place, number in enumerate(numbers)),
-    ]:
-        if data.count(mark) != 1:
+    for place, mark in enumerate(marks):
+        cut = data.find(mark.data)
+        if cut < 0 or data.find(mark.data, cut + 1) >= 0:
             return None
-        found.append((data.index(mark), slot, width))
+        found.append((cut, place, 8))
+    for place, number in enumerate(numbers):
+        padded = padded_varint(number)
+        cut = data.find(padded)
+        if cut < 0 or data.find(padded, cut + 1) >= 0:
+            return None
+        found.append((cut, ~place, 10))
     found.sort()
     slots = tuple([slot for _, slot, _ in found])
     if [slot for slot in slots if slot >= 0] != [*range(len(values))]:
         return None
-    starts = [0, *(cut + width for cut, _, width in found)]
-    pieces = tuple(
-        [data[start:end] for start, end in zip(starts, [*(cut for cut, _, _ in found), len(data)], strict=True)]
-    )
-    start = data.index(op)
-    return Pattern(pieces, slots, kinds, (start, start + len(op)) if _preparable(command) else (0, 0))
+    pieces = []
+    cut = 0
+    for at, _, width in found:
+        pieces.append(data[cut:at])
+        cut = at + width
+    pieces.append(data[cut:])
+    return Pattern(tuple(pieces), slots, kinds, (start, end) if _is_preparable(command, end - start) else (0, 0))
 
 
 def make_template(build: Build, values: Sequence[Value]) -> Template | None:
@@ -174,21 +178,52 @@ def make_template(build: Build, values: Sequence[Value]) -> Template | None:
     """
     if len(values) > _MOST_VALUES:
         return None
-    marks = [_MARK.pack(0x5EED0000 + place, _SALT, 0x41) for place in range(len(values))]
+    marks = _marks(len(values))
     doubles = [type(value) is float for value in values]
-    stand_ins = [struct.unpack("<d" if double else "<Q", mark)[0] for mark, double in zip(marks, doubles, strict=True)]
-    command = build(stand_ins)
-    data = framed(command.SerializeToString() + _QUIET)
-    cuts = []
+    command = build([mark.double if double else mark.id for mark, double in zip(marks, doubles, strict=True)])
+    data, start, end = _quiet_command(command)
+    pieces = []
+    cut = 0
     for mark in marks:
-        if data.count(mark) != 1:
+        at = data.find(mark.data)
+        if at < cut or data.find(mark.data, at + 1) >= 0:
             return None
-        cuts.append(data.index(mark))
-    if cuts != sorted(cuts):
-        return None
-    starts = [0, *(cut + 8 for cut in cuts)]
-    pieces = tuple(data[start:end] for start, end in zip(starts, [*cuts, len(data)], strict=True))
-    return Template(pieces, "".join("d" if double else "Q" for double in doubles), _preparable(command))
+        pieces.append(data[cut:at])
+        cut = at + 8
+    pieces.append(data[cut:])
+    op = data[start:end] if _is_preparable(command, end - start) else b""
+    return Template(tuple(pieces), "".join(["d" if double else "Q" for double in doubles]), op)
+
+
+class _Mark(NamedTuple):
+    """Eight bytes that stand for a value: as they are, as an id and as a double."""
+
+    data: bytes
+    id: int
+    double: float
+
+
+@cache
+def _mark(place: int) -> _Mark:
+    data = _MARK.pack(0x5EED0000 + place, _SALT, 0x41)
+    return _Mark(data, *struct.unpack("<Q", data), *struct.unpack("<d", data))
+
+
+def _marks(number: int) -> list[_Mark]:
+    """So many different marks."""
+    return [_mark(place) for place in range(number)]
+
+
+def _quiet_command(command: service_pb2.Command) -> tuple[bytes, int, int]:
+    """A command, quiet and framed, and where it has the OpRequest, which is its first field if it has one."""
+    body = command.SerializeToString()
+    data = framed(body + _QUIET)
+    if not command.HasField("op"):
+        return data, 0, 0
+    start = len(data) - len(_QUIET) - len(body)
+    assert data.startswith(_OP_TAG, start)
+    length, start = _read_varint(data, start + len(_OP_TAG))
+    return data, start, start + length
 
 
 class DataFrame(NamedTuple):
@@ -220,12 +255,11 @@ def make_data_frame(build: Callable[[int, bytes], service_pb2.Command], size: in
     return DataFrame(zeros[:cut], zeros[cut + _ID.size : start], zeros[end:])
 
 
-def _preparable(command: service_pb2.Command) -> bytes:
-    """The serialized op if it can be prepared, else b"". It must be short and have no argument of floats."""
-    if not command.HasField("op") or any(argument.HasField("floats") for argument in command.op.args):
-        return b""
-    op = command.op.SerializeToString()
-    return op if len(op) <= MAX_PREPARED_BYTES else b""
+def _is_preparable(command: service_pb2.Command, size: int) -> bool:
+    """Whether a command is an op that can be prepared. It must be short and have no argument of floats."""
+    if not 0 < size <= MAX_PREPARED_BYTES:
+        return False
+    return not any(argument.HasField("floats") for argument in command.op.args)
 
 
 def prepare_command(number: int, op: bytes) -> bytes:

@@ -192,8 +192,9 @@ class _Numbers(Recorder):
             self.values.append(float(made))
         return made
 
-    def add_handle(self, handle: Handle) -> None:
-        """Nothing: no tensor is made."""
+    def _is_elsewhere(self) -> bool:
+        """True: no command is the step's, so that those of finalizers are what they are elsewhere."""
+        return True
 
 
 class _Noted(NamedTuple):

@@ -121,5 +121,5 @@ class PlanMemory(Schedule):
 def _aligned(size: int, dtype: Any) -> Array:
     """Allocate uninitialized memory aligned to a cache line (64 bytes)."""
     raw = np.empty(size * dtype.itemsize + 64, np.uint8)
-    begin = -raw.ctypes.data % 64
+    begin = -raw.__array_interface__["data"][0] % 64
     return raw[begin : begin + size * dtype.itemsize].view(dtype)

@@ -284,6 +284,8 @@ class Schedule:
 
     def _own(self) -> None:
         """Let a leaf take over its gradient's array if the array has no other use; else it is copied."""
+        if not any(instr.kind == "own" for instr in self.instrs):
+            return
         pairs = list(zip(self.instrs, self.kernels, strict=True))
         made_here = {out for instr in self.instrs if instr.kind != "constant" for out in instr.outs}
         # Results without a kernel, which may be expanded (stride 0).

@@ -6,6 +6,7 @@ The engine's registry declares the kinds; the generated module of the ops has th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any
 
 from gradwire._base.dtypes import device, dtype
@@ -47,10 +48,19 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
 }
 
 
+@cache
+def _checks_of(op: str) -> dict[str, tuple[Callable[[Any], bool], ...]]:
+    """What tells whether a value is of its parameter's kinds, by the parameter."""
+    kinds = PARAMETER_KINDS.get(op) or PARAMETER_KINDS[op.removesuffix("_")]
+    return {name: tuple([_CHECKS[kind] for kind in each.split(" | ") if kind]) for name, each in kinds.items()}
+
+
 def have_kinds(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]]) -> bool:
     """Whether all arguments of a call are of their parameters' kinds."""
-    kinds = PARAMETER_KINDS.get(op) or PARAMETER_KINDS[op.removesuffix("_")]
-    if len(args) > len(kinds):
+    checks = _checks_of(op)
+    if len(args) > len(checks):
         return False
-    given = [*zip(kinds, args, strict=False), *kwargs]
-    return all(any(_CHECKS[kind](value) for kind in kinds.get(name, "").split(" | ") if kind) for name, value in given)
+    for of_kind, value in zip(checks.values(), args, strict=False):
+        if not any(check(value) for check in of_kind):
+            return False
+    return all(any(check(value) for check in checks.get(name, ())) for name, value in kwargs)
