@@ -10,7 +10,8 @@ import pytest
 
 import gradwire
 from gradwire._session.step_ends import LONGEST, StepEnds, unused
-from gradwire.v1 import service_pb2
+from gradwire._transport.wire import framed
+from gradwire.v1 import commands_pb2, service_pb2
 
 
 def sent_batches(session: gradwire.Session, monkeypatch: pytest.MonkeyPatch) -> list[service_pb2.RunRequest]:
@@ -96,7 +97,13 @@ def call(*words: int) -> tuple[bytes, None, bool]:
     return struct.pack(f"<{len(words)}Q", *words), None, True
 
 
-COMMAND = (b"\x00\x01", None, False)
+def other(**which: Any) -> tuple[bytes, None, bool]:
+    return framed(service_pb2.Command(**which).SerializeToString()), None, False
+
+
+COMMAND = other(backward=commands_pb2.BackwardRequest(tensors=[1]))
+CREATE = other(create=commands_pb2.CreateRequest(id=1, payload={"data": bytes(200)}))
+DROP = other(set_grad=commands_pb2.SetGradRequest(tensor=1))
 
 
 def test_the_beginnings_of_steps_are_noted():
@@ -110,6 +117,13 @@ def test_the_beginnings_of_steps_are_noted():
     assert ends.last_start(0, 4) == 1
     assert ends.last_start(1, 4) == 4  # no step begins there
     assert ends.last_start(1, 7) == 5
+
+
+def test_a_step_has_created_tensors_and_gradients_that_are_dropped_before_the_backward():
+    ends = StepEnds()
+    assert ends.note(deque([COMMAND, CREATE, call(1), CREATE, call(2), DROP, DROP, COMMAND]), 8) == 6
+    assert ends.note(deque([call(1), DROP, call(2), COMMAND]), 12) == 2  # the step before ends with the drop
+    assert ends.note(deque([call(1), DROP, DROP, COMMAND]), 16) == 4
 
 
 def test_long_steps_are_no_steps():

@@ -99,22 +99,25 @@ class PassMemo:
             return received
         return None if noted is None else self._note(key, nodes, root, noted, context)
 
-    def noted(self, root: Tensor) -> tuple[_Key, list[Any], NotedPass] | None:
-        """What decides the pass from a result, the nodes in order of discovery, and the list; None without a list."""
-        found = _graph(root.node) if type(root.node) is Node else None
-        noted = None if found is None else self._known.get(found[0])
-        if found is None or not isinstance(noted, NotedPass) or not noted.starts_at(root):
+    @staticmethod
+    def graph(root: Tensor) -> tuple[_Key, list[Any]] | None:
+        """What decides the pass from a result, and the nodes in order of discovery; None if it is unusual."""
+        return _graph(root.node) if type(root.node) is Node else None
+
+    def noted(self, key: _Key, nodes: list[Any], root: Tensor, context: Context) -> NotedPass | None:
+        """The list of a graph, made of ops; noted now if it was not. None without one. Raises what formulas raise."""
+        known = self._known.get(key, 0)
+        if isinstance(known, int):
+            known = _Noting(nodes, root, context, True).noted()
+            self._add(key, len(nodes), known)
+        if known is None or not known.starts_at(root):
             return None
-        return (*found, noted)
+        return self.by_ops(key, nodes, root, context)
 
     def _note(self, key: _Key, nodes: list[Any], root: Tensor, seen: int, context: Context) -> list[Tensor] | None:
         """Count a graph; note and run its pass at the second time, or after a pause at the fourth, eighth, …"""
-        if not seen:
-            self._nodes += len(nodes)
-        self._known[key] = count = seen + 1
-        while self._nodes > _MOST_KNOWN:
-            oldest, _ = self._known.popitem(last=False)
-            self._nodes -= _count(oldest)
+        count = seen + 1
+        self._add(key, len(nodes), count)
         if count == 1 or count & (count - 1) or key not in self._known:
             return None
         try:
@@ -128,6 +131,15 @@ class PassMemo:
         registers = noting.values
         del noting  # so that `own` can take gradients over
         return noted.deliver(nodes, registers)
+
+    def _add(self, key: _Key, nodes: int, known: NotedPass | int) -> None:
+        """Note what is known of a graph, and forget the longest unused ones if they are too many."""
+        if key not in self._known:
+            self._nodes += nodes
+        self._known[key] = known
+        while self._nodes > _MOST_KNOWN:
+            oldest, _ = self._known.popitem(last=False)
+            self._nodes -= _count(oldest)
 
     def by_ops(self, key: _Key, nodes: list[Any], root: Tensor, context: Context) -> NotedPass:
         """The list of a graph, made again by ops if that is possible."""

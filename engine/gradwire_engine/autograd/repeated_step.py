@@ -40,13 +40,15 @@ class Call(NamedTuple):
     """A call of a step: where it computes, what it computes, and where its arguments are.
 
     arguments: for each argument the tensor's place, ~place of a number, or None for a constant. made: the result's
-    place, or -1 for a call in place. Tensors of a step have places from 0, its numbers have others.
+    place, or -1 for a call in place. number: of the command in the step. Tensors of a step have places from 0, its
+    numbers have others.
     """
 
     context: Context
     listing: Listing
     arguments: tuple[int | None, ...]
     made: int
+    number: int = 0
 
 
 class Named(NamedTuple):
@@ -379,17 +381,19 @@ def make(
         return None
     if root.array.size != 1:
         return None
-    found = passes.noted(root)
+    found = passes.graph(root)
     if found is None:
         return None
-    key, nodes, noted = found
+    key, nodes = found
     joined = _Join(len(tensors), len(numbers))
     try:
         joined.add_calls(calls)
         joined.add_cleared(cleared)
         if not joined.has_pass(loss, key):
             return None
-        noted = passes.by_ops(key, nodes, root, CURRENT.get())
+        noted = passes.noted(key, nodes, root, CURRENT.get())
+        if noted is None:
+            return None
         symbols = joined.add_pass(loss, key, noted)
         joined.add_following(following)
         account = CURRENT.get().account
@@ -439,10 +443,10 @@ class _Join:
 
     def add_calls(self, calls: Sequence[Call]) -> None:
         """Add the parts of the calls. Raises _Unusual."""
-        for number, call in enumerate(calls):
+        for call in calls:
             if call.listing.writer is not None:
                 raise _Unusual
-            self._add_parts(call, -1, number)
+            self._add_parts(call, -1)
 
     def add_cleared(self, cleared: Sequence[Cleared]) -> None:
         """Add gradients that are dropped before the backward. Raises _Unusual."""
@@ -451,7 +455,7 @@ class _Join:
             raise _Unusual
         self.made.cleared = frozenset(places)
 
-    def _add_parts(self, call: Call, item: int, number: int = -1) -> None:
+    def _add_parts(self, call: Call, item: int) -> None:
         listing = call.listing
         if call.context.inference:
             raise _Unusual
@@ -473,7 +477,7 @@ class _Join:
                     raise _Unusual
                 continue
             inner = made[:-1] if len(made) == len(listing.parts) else ()
-            symbol = Symbol(part, registers, out, call.context, number, inner)
+            symbol = Symbol(part, registers, out, call.context, call.number, inner)
             self._symbols.append(symbol)
             if part.plan is not None:
                 self._record(symbol)

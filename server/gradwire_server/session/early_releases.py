@@ -47,6 +47,8 @@ def uses_of(commands: Sequence[Any], kinds: Sequence[str], waiting: set[int]) ->
             used = unpack(f"<{len(words) // _WORD}Q", words[: len(words) // _WORD * _WORD])
         elif command.quiet and which == "grad":
             used = command.grad.tensor, command.grad.id
+        elif command.quiet and which == "create":
+            used = (command.create.id,)
         elif command.quiet and which == "set_grad":
             used = command.set_grad.tensor, command.set_grad.grad
         elif command.quiet and which == "backward":
