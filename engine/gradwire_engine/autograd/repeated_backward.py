@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cache, partial
 from heapq import heapify, heappop, heappush
@@ -104,14 +105,19 @@ class PassMemo:
         """What decides the pass from a result, and the nodes in order of discovery; None if it is unusual."""
         return _graph(root.node) if type(root.node) is Node else None
 
-    def noted(self, key: _Key, nodes: list[Any], root: Tensor, context: Context) -> NotedPass | None:
-        """The list of a graph, made of ops; noted now if it was not. None without one. Raises what formulas raise."""
+    def noted(self, key: _Key, nodes: list[Any], root: Tensor, context: Context, make: bool = True) -> NotedPass | None:
+        """The list of a graph, made of ops. None without one. Raises what formulas raise.
+
+        make: whether to make it now if none is known, which takes as long as five passes.
+        """
         known = self._known.get(key, 0)
-        if isinstance(known, int):
-            known = _Noting(nodes, root, context, True).noted()
-            self._add(key, len(nodes), known)
-        if known is None or not known.starts_at(root):
+        if known is None or (isinstance(known, NotedPass) and not known.starts_at(root)):
             return None
+        if not make and not (isinstance(known, NotedPass) and known.by_ops) and _shared(key, root) is None:
+            return None
+        if isinstance(known, int):
+            known = _by_ops(key, nodes, root, context)
+            self._add(key, len(nodes), known)
         return self.by_ops(key, nodes, root, context)
 
     def _note(self, key: _Key, nodes: list[Any], root: Tensor, seen: int, context: Context) -> list[Tensor] | None:
@@ -150,12 +156,37 @@ class PassMemo:
         noted.by_ops = True  # not tried again
         if any(type(node) is Node and node.part is not None for node in nodes):
             try:
-                self._known[key] = noted = _Noting(nodes, root, context, True).noted()
+                self._known[key] = noted = _by_ops(key, nodes, root, context)
             except _Paused:
                 noted.by_ops, noted.runs = False, 0
             except Exception:  # noqa: BLE001 - such as too little memory
                 return noted
         return noted
+
+
+#: Lists that are made of ops, by graph and by the root's description. All sessions of a process share them.
+_SHARED: OrderedDict[_Key, NotedPass] = OrderedDict()
+_MOST_SHARED = 256  # lists, and nodes of one
+_MOST_HELD = 1 << 12  # bytes of a constant of a list that is shared
+
+
+def _shared(key: _Key, root: Tensor) -> NotedPass | None:
+    return _SHARED.get((key, root.array.shape, root.array.dtype))
+
+
+def _by_ops(key: _Key, nodes: list[Any], root: Tensor, context: Context) -> NotedPass:
+    """The list of a graph, made of ops: one of its own, of which another may have been made before."""
+    made = _shared(key, root)
+    if made is None:
+        made = _Noting(nodes, root, context, True).noted()
+        held = [getattr(each, "nbytes", 0) for each in made.registers]
+        if len(nodes) <= _MOST_SHARED and max(held, default=0) <= _MOST_HELD:
+            _SHARED[key, root.array.shape, root.array.dtype] = made
+            if len(_SHARED) > _MOST_SHARED:
+                _SHARED.popitem(last=False)
+    found = copy(made)
+    found.missed = found.runs = 0
+    return found
 
 
 def _count(key: _Key) -> int:

@@ -368,13 +368,14 @@ def make(
     loss: int,
     passes: PassMemo,
     cleared: Sequence[Cleared] = (),
+    make_pass: bool = True,
 ) -> RepeatedStep | None:
     """The list of a step whose calls have just run, and whose backward is about to; None if there is none.
 
     following: what comes after the backward. tensors: those of all places; None for those that come after it.
     numbers: those that may vary. loss: the place of what is differentiated. cleared: gradients that are dropped between
-    the calls and the backward. The step is computed once and compared with what the calls have made. It changes
-    nothing. `confirm` must compare the rest.
+    the calls and the backward. make_pass: whether a pass may be noted for it. The step is computed once and compared
+    with what the calls have made. It changes nothing. `confirm` must compare the rest.
     """
     root = tensors[loss]
     if cupy() is not None or root is None or type(root.node) is not Node or root.index or root.view is not None:
@@ -391,7 +392,7 @@ def make(
         joined.add_cleared(cleared)
         if not joined.has_pass(loss, key):
             return None
-        noted = passes.noted(key, nodes, root, CURRENT.get())
+        noted = passes.noted(key, nodes, root, CURRENT.get(), make_pass)
         if noted is None:
             return None
         symbols = joined.add_pass(loss, key, noted)

@@ -108,8 +108,10 @@ class Pair:
 
 
 @pytest.fixture(autouse=True)
-def calls_are_kept_from_the_second_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def calls_and_steps_are_kept_from_the_second_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ops, "_FIRST", 1)
+    monkeypatch.setattr(steps, "_ALWAYS", 16)
+    monkeypatch.setattr(steps, "_REPAID", 2)
 
 
 @pytest.fixture

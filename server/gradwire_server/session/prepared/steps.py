@@ -20,7 +20,9 @@ from gradwire_server.session.prepared.ops import Prepared, Words
 _MOST_COMMANDS = 1024  # of a step
 _MOST_KNOWN = 1 << 13  # commands of all steps that are known
 _MOST_PATTERNS = 16  # of the ids of one step
-_ALWAYS = 16  # runs of a step at each of which it may be noted; after them only at powers of two
+_ALWAYS = 2  # runs of a step at each of which it may be noted; after them only at powers of two, and at `_REPAID`
+_REPAID = 12  # runs of a step from which its pass may be noted for it, which costs what many joined steps save
+_PATIENCE = 16  # steps in a row that a list could not run, until it is made anew
 _TRIED = 64  # runs of calls until they are collected at one of so many only
 #: Runs from which a step is noted; and one that the end of a batch may have cut.
 _OFTEN, _OFTEN_CUT = 2, 4
@@ -171,7 +173,7 @@ class Known:
         self.runs = 0
         self.template_tries = 0  # at making a template (templates.py)
         #: Steps in a row that the list could not run, and from how many it is noted anew.
-        self.misses, self.patience = 0, _ALWAYS
+        self.misses, self.patience = 0, _PATIENCE
         #: Places of the tensors that the list takes, numbers that may vary, and the bits of other numbers.
         self.given: list[int] = []
         self.varying: list[int] = []
@@ -313,7 +315,7 @@ class Step:
     def _is_due(self, runs: int) -> bool:
         if runs < (_OFTEN_CUT if self.commands.cut else _OFTEN):
             return False
-        return runs <= _ALWAYS or not runs & (runs - 1)
+        return runs <= _ALWAYS or runs == _REPAID or not runs & (runs - 1)
 
     def note(self, scope: StepScope) -> bool:
         """Note the step, when its calls have run and its backward has not, and no result was released.
@@ -338,7 +340,9 @@ class Step:
         before = [each for each in calls if isinstance(each, Call)]
         cleared = [each for each in calls if isinstance(each, Cleared)]
         loss = known.pattern[sum(map(_width, self.commands.kinds[: known.calls]))]
-        known.noted = made = make(before, following, tensors, numbers, loss, scope.passes, cleared)
+        known.noted = made = make(
+            before, following, tensors, numbers, loss, scope.passes, cleared, known.runs >= _REPAID
+        )
         if made is None:
             return False
         known.given = [place for place, _, _ in made.given]
