@@ -80,6 +80,53 @@ def test_tensors_that_stay_hold_their_values(deferring):
         kept[-1].sum().backward()
 
 
+def look_at_results(steps: int) -> list[Any]:
+    """What results of a loop tell that stay after a step: a view, a prediction, and one that is not of the loss."""
+    found: list[Any] = []
+
+    def attempt(backward: Any) -> None:
+        try:
+            backward()
+            found.append(None)
+        except RuntimeError as error:
+            found.append(str(error)[:40])
+
+    def note(gradient: Any) -> None:
+        found.append(gradient.sum().item())
+
+    weight = gradwire.tensor([[0.3, -0.2], [0.1, 0.4]], requires_grad=True)
+    inputs, optimizer = gradwire.ones(3, 2), gradwire.optim.SGD([weight], lr=0.1)
+    for step in range(steps):
+        hidden = inputs @ weight
+        view, active, other = hidden.select(1, 0), gradwire.relu(hidden), gradwire.sigmoid(inputs @ weight)
+        loss = (active.sum(1) + view).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+        if step < steps - 5:
+            continue
+        found += [view.grad_fn.name(), hidden.grad_fn.name(), view._version, hidden.requires_grad, view._is_view()]
+        attempt(hidden.sum().backward)
+        found.append(weight.grad.tolist())
+        attempt(other.sum().backward)
+        active.register_hook(note)
+        attempt((active * active).sum().backward)
+        with gradwire.no_grad():
+            hidden.add_(1)
+        found += [view.tolist(), view._version, other.tolist()]
+    return found
+
+
+def test_results_of_steps_that_stay_are_those_of_single_commands(deferring, monkeypatch, server_address):
+    found = look_at_results(120)
+    monkeypatch.setenv("GRADWIRE_SYNC", "1")
+    with gradwire.connect(server_address) as waiting:
+        expected = look_at_results(120)
+    waiting.close()
+    assert found == expected
+
+
 def test_a_batch_with_more_commands_than_allowed_is_cut_between_steps(without_maintenance, deferring, monkeypatch):
     batches = sent_batches(deferring, monkeypatch)
     limits = service_pb2.Limits()
