@@ -10,7 +10,8 @@ import pytest
 
 import gradwire
 from gradwire._session.step_ends import LONGEST, StepEnds, unused
-from gradwire.v1 import service_pb2
+from gradwire._transport.wire import framed
+from gradwire.v1 import commands_pb2, service_pb2
 
 
 def sent_batches(session: gradwire.Session, monkeypatch: pytest.MonkeyPatch) -> list[service_pb2.RunRequest]:
@@ -79,6 +80,53 @@ def test_tensors_that_stay_hold_their_values(deferring):
         kept[-1].sum().backward()
 
 
+def look_at_results(steps: int) -> list[Any]:
+    """What results of a loop tell that stay after a step: a view, a prediction, and one that is not of the loss."""
+    found: list[Any] = []
+
+    def attempt(backward: Any) -> None:
+        try:
+            backward()
+            found.append(None)
+        except RuntimeError as error:
+            found.append(str(error)[:40])
+
+    def note(gradient: Any) -> None:
+        found.append(gradient.sum().item())
+
+    weight = gradwire.tensor([[0.3, -0.2], [0.1, 0.4]], requires_grad=True)
+    inputs, optimizer = gradwire.ones(3, 2), gradwire.optim.SGD([weight], lr=0.1)
+    for step in range(steps):
+        hidden = inputs @ weight
+        view, active, other = hidden.select(1, 0), gradwire.relu(hidden), gradwire.sigmoid(inputs @ weight)
+        loss = (active.sum(1) + view).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        found.append(loss.item())
+        if step < steps - 5:
+            continue
+        found += [view.grad_fn.name(), hidden.grad_fn.name(), view._version, hidden.requires_grad, view._is_view()]
+        attempt(hidden.sum().backward)
+        found.append(weight.grad.tolist())
+        attempt(other.sum().backward)
+        active.register_hook(note)
+        attempt((active * active).sum().backward)
+        with gradwire.no_grad():
+            hidden.add_(1)
+        found += [view.tolist(), view._version, other.tolist()]
+    return found
+
+
+def test_results_of_steps_that_stay_are_those_of_single_commands(deferring, monkeypatch, server_address):
+    found = look_at_results(120)
+    monkeypatch.setenv("GRADWIRE_SYNC", "1")
+    with gradwire.connect(server_address) as waiting:
+        expected = look_at_results(120)
+    waiting.close()
+    assert found == expected
+
+
 def test_a_batch_with_more_commands_than_allowed_is_cut_between_steps(without_maintenance, deferring, monkeypatch):
     batches = sent_batches(deferring, monkeypatch)
     limits = service_pb2.Limits()
@@ -96,7 +144,13 @@ def call(*words: int) -> tuple[bytes, None, bool]:
     return struct.pack(f"<{len(words)}Q", *words), None, True
 
 
-COMMAND = (b"\x00\x01", None, False)
+def other(**which: Any) -> tuple[bytes, None, bool]:
+    return framed(service_pb2.Command(**which).SerializeToString()), None, False
+
+
+COMMAND = other(backward=commands_pb2.BackwardRequest(tensors=[1]))
+CREATE = other(create=commands_pb2.CreateRequest(id=1, payload={"data": bytes(200)}))
+DROP = other(set_grad=commands_pb2.SetGradRequest(tensor=1))
 
 
 def test_the_beginnings_of_steps_are_noted():
@@ -110,6 +164,13 @@ def test_the_beginnings_of_steps_are_noted():
     assert ends.last_start(0, 4) == 1
     assert ends.last_start(1, 4) == 4  # no step begins there
     assert ends.last_start(1, 7) == 5
+
+
+def test_a_step_has_created_tensors_and_gradients_that_are_dropped_before_the_backward():
+    ends = StepEnds()
+    assert ends.note(deque([COMMAND, CREATE, call(1), CREATE, call(2), DROP, DROP, COMMAND]), 8) == 6
+    assert ends.note(deque([call(1), DROP, call(2), COMMAND]), 12) == 2  # the step before ends with the drop
+    assert ends.note(deque([call(1), DROP, DROP, COMMAND]), 16) == 4
 
 
 def test_long_steps_are_no_steps():

@@ -14,6 +14,7 @@ from typing import Any
 #: Commands of a step, up to which a batch waits for its end.
 LONGEST = 64
 _MOST = 256  # beginnings of steps that are noted
+_CREATE, _SET_GRAD = 0x0A, 0x3A  # tags of commands
 
 
 class StepEnds:
@@ -36,7 +37,7 @@ class StepEnds:
         if not self._step:
             self._starts.clear()
             return 0
-        begun = _calls_at_end(buffer) + 1
+        begun = _commands_at_end(buffer) + 1
         self._starts.append(position - begun)
         return begun
 
@@ -56,17 +57,33 @@ class StepEnds:
         return max([each for each in starts if each <= end], default=end)
 
 
-def _calls_at_end(buffer: deque[Any]) -> int:
-    """Calls that lie one after another before the last command."""
-    count = -1
+def _commands_at_end(buffer: deque[Any]) -> int:
+    """Calls before the last command, which is a backward, and what lies between and may belong to the step.
+
+    That are gradients that are dropped just before the backward, and tensors that are created between the calls.
+    """
+    count, found, dropped = -1, 0, True
     try:
-        for _, _, is_call in reversed(buffer):
+        for data, _, is_call in reversed(buffer):
             if count >= 0 and not is_call:
-                break
+                kind = _kind(data)
+                if kind != _CREATE and not (dropped and kind == _SET_GRAD):
+                    break
+                dropped = dropped and kind == _SET_GRAD
             count += 1
+            if is_call:
+                found, dropped = count, False
     except RuntimeError:  # another thread has appended
         return 0
-    return count
+    return found
+
+
+def _kind(framed: bytes) -> int:
+    """The first byte of a framed command: the tag of its kind."""
+    at = 1
+    while framed[at] & 0x80:  # the length of the command
+        at += 1
+    return framed[at + 1]
 
 
 def unused(ids: Sequence[int], items: Collection[Any]) -> tuple[list[int], list[int]]:

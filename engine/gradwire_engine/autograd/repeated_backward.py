@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cache, partial
 from heapq import heapify, heappop, heappush
@@ -105,7 +106,9 @@ class PassMemo:
                 return None
             if noted.runs == _OFTEN and not noted.by_ops:
                 noted = self._by_ops(key, nodes, root, context)
-            if noted.before is not None and not noted.has_values(nodes):
+            if noted.of_ops and not noted.has_values(nodes):
+                if noted.before is None:
+                    return None
                 noted = noted.before
             received = noted.run(nodes, context, retain)
             if noted.missed >= _MOST_MISSED:
@@ -113,27 +116,38 @@ class PassMemo:
             return received
         return None if noted is None else self._note(key, nodes, root, noted, context, retain)
 
-    def noted(self, root: Tensor) -> tuple[_Key, list[Any], NotedPass] | None:
-        """What decides the pass from a result, by parts, the nodes in order of discovery, and the list.
+    @staticmethod
+    def graph(root: Tensor) -> tuple[_Key, list[Any]] | None:
+        """What decides the pass from a result, by parts, and the nodes in order of discovery; None if it is unusual."""
+        return _graph(root.node, _part) if type(root.node) is Node else None
 
-        None without a list that holds for what the nodes have saved.
+    def noted(
+        self, by_parts: _Key, nodes: list[Any], root: Tensor, context: Context, make: bool = True
+    ) -> NotedPass | None:
+        """The list of a graph, made of ops. None without one that holds for what the nodes have saved.
+
+        by_parts: what `graph` gives. make: whether to make it now if none is known, which takes as long as five passes.
+        Raises what formulas raise.
         """
-        found = _graph(root.node, self._kinds.of) if type(root.node) is Node else None
-        noted = None if found is None else self._known.get(found[0])
-        if found is None or not isinstance(noted, NotedPass) or not noted.starts_at(root):
+        found = _graph(nodes[0], self._kinds.of)
+        known = None if found is None else self._known.get(found[0], 0)
+        if found is None or known is None or (isinstance(known, NotedPass) and not known.starts_at(root)):
             return None
-        by_parts = _graph(root.node, _part)  # type: ignore[arg-type]
-        return None if by_parts is None or not noted.has_values(by_parts[1]) else (*by_parts, noted)
+        if not make and not (isinstance(known, NotedPass) and known.by_ops) and _shared(by_parts, root) is None:
+            return None
+        if isinstance(known, int):
+            made = _made_of_ops(by_parts, nodes, root, context)
+            self._add(found[0], len(nodes), made)
+        else:
+            made = self._by_ops(found[0], nodes, root, context)
+        return made if made.has_values(nodes) else None
 
     def _note(self, key: _Key, nodes: list[Any], root: Tensor, seen: int, context: Context, retain: bool) -> Ran:
         """Count a graph; note and run its pass, at the second time where graphs seldom come again."""
         if not seen:
-            self._nodes += len(nodes)
             self._unused = min(self._unused + 1, 2 * _MOST_UNUSED)
-        self._known[key] = count = seen + 1
-        while self._nodes > _MOST_KNOWN:
-            oldest, _ = self._known.popitem(last=False)
-            self._nodes -= _count(oldest)
+        count = seen + 1
+        self._add(key, len(nodes), count)
         if (count == 1 and self._unused > _MOST_UNUSED) or key not in self._known:
             return None
         if not _is_notable(nodes):
@@ -161,21 +175,26 @@ class PassMemo:
         del noting  # so that `own` can take gradients over
         return made.deliver(nodes, registers, retain)
 
-    def by_ops(self, key: _Key, nodes: list[Any], root: Tensor, context: Context) -> NotedPass:
-        """The list of a graph that `noted` has found, made again by ops if that is possible."""
-        found = _graph(nodes[0], self._kinds.of)
-        assert found is not None
-        return self._by_ops(found[0], nodes, root, context)
+    def _add(self, key: _Key, nodes: int, known: NotedPass | int) -> None:
+        """Note what is known of a graph, and forget the longest unused ones if they are too many."""
+        if key not in self._known:
+            self._nodes += nodes
+        self._known[key] = known
+        while self._nodes > _MOST_KNOWN:
+            oldest, _ = self._known.popitem(last=False)
+            self._nodes -= _count(oldest)
 
     def _by_ops(self, key: _Key, nodes: list[Any], root: Tensor, context: Context) -> NotedPass:
+        """The list of a graph, made again by ops if that is possible."""
         noted = self._known[key]
         assert isinstance(noted, NotedPass)
         if noted.by_ops:
             return noted
         noted.by_ops = True  # not tried again
         if any(type(node) is Node and node.part is not None for node in nodes):
+            found = _graph(nodes[0], _part)
             try:
-                self._known[key] = made = _Noting(nodes, root, context, True).noted()
+                self._known[key] = made = _made_of_ops(None if found is None else found[0], nodes, root, context)
             except _Stopped:
                 noted.by_ops, noted.runs = False, 0
             except Exception:  # noqa: BLE001 - such as too little memory
@@ -190,6 +209,33 @@ def _after_pause(rest: Later) -> Later:
     """A generator that was advanced to its first pause, from there on."""
     yield
     return (yield from rest)
+
+
+#: Lists that are made of ops, by graph and by the root's description. All sessions of a process share them.
+_SHARED: OrderedDict[_Key, NotedPass] = OrderedDict()
+_MOST_SHARED = 256  # lists, and nodes of one
+_MOST_HELD = 1 << 12  # bytes of a constant of a list that is shared
+
+
+def _shared(by_parts: _Key, root: Tensor) -> NotedPass | None:
+    return _SHARED.get((by_parts, root.array.shape, root.array.dtype))
+
+
+def _made_of_ops(by_parts: _Key | None, nodes: list[Any], root: Tensor, context: Context) -> NotedPass:
+    """The list of a graph, made of ops: one of its own, of which another may have been made before."""
+    if any(type(node) is Node and node.part is None for node in nodes):
+        by_parts = None  # it does not tell formulas of nodes without a part
+    made = None if by_parts is None else _shared(by_parts, root)
+    if made is None or not made.has_values(nodes):
+        made = _Noting(nodes, root, context, True).noted()
+        held = [getattr(each, "nbytes", 0) for each in made.registers]
+        if by_parts is not None and len(nodes) <= _MOST_SHARED and max(held, default=0) <= _MOST_HELD:
+            _SHARED[by_parts, root.array.shape, root.array.dtype] = made
+            if len(_SHARED) > _MOST_SHARED:
+                _SHARED.popitem(last=False)
+    found = copy(made)
+    found.missed = found.runs = 0
+    return found
 
 
 def _count(key: _Key) -> int:
@@ -304,13 +350,14 @@ class NotedPass:
     register, node, place and value of saved ones that are no tensors, such as sizes. leaves: node and register of
     gradients, in the order of delivery. ends: large values that are not needed after each step. frees: nodes that drop
     their saved values. room: bytes that the pass takes. missed: passes in a row that it could not run; runs: those that
-    it could. by_ops: whether it is made of ops where that is possible. before: of such a list, the one that it
-    replaced, which holds for other values too. root: shape and dtype of the result, which its node alone does not tell.
+    it could. by_ops: whether it is made of ops where that is possible; of_ops: whether it is. Such a list holds for the
+    same `values` alone. before: the one that it replaced, if any, which holds for others, too. root: shape and dtype of
+    the result, which its node alone does not tell.
     """
 
     __slots__ = (
-        "before", "by_ops", "ends", "frees", "leaves", "loads", "missed", "operations", "registers", "room", "root",
-        "runs", "steps", "values",
+        "before", "by_ops", "ends", "frees", "leaves", "loads", "missed", "of_ops", "operations", "registers", "room",
+        "root", "runs", "steps", "values",
     )  # fmt: skip
 
     def __init__(self, root: tuple[tuple[int, ...], Any]) -> None:
@@ -323,7 +370,7 @@ class NotedPass:
         self.leaves: list[tuple[int, int]] = []
         self.frees: list[int] = []
         self.room, self.operations = 0, 0.0
-        self.missed, self.runs, self.by_ops = 0, 0, False
+        self.missed, self.runs, self.by_ops, self.of_ops = 0, 0, False, False
         self.before: NotedPass | None = None
 
     def starts_at(self, root: Tensor) -> bool:
@@ -476,7 +523,7 @@ class _Noting:
         """by_ops: whether to note ops instead of formulas."""
         shape, dtype = root.array.shape, root.array.dtype
         self.nodes, self._context, self._made = nodes, context, NotedPass((shape, dtype))
-        self._made.by_ops = by_ops
+        self._made.by_ops = self._made.of_ops = by_ops
         #: What was computed, by register; None for what is not needed any more.
         self.values: list[Any] = []
         self._large: set[int] = set()  # registers of large arrays

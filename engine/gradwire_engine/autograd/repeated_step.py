@@ -40,13 +40,15 @@ class Call(NamedTuple):
     """A call of a step: where it computes, what it computes, and where its arguments are.
 
     arguments: for each argument the tensor's place, ~place of a number, or None for a constant. made: the result's
-    place, or -1 for a call in place. Tensors of a step have places from 0, its numbers have others.
+    place, or -1 for a call in place. number: of the command in the step. Tensors of a step have places from 0, its
+    numbers have others.
     """
 
     context: Context
     listing: Listing
     arguments: tuple[int | None, ...]
     made: int
+    number: int = 0
 
 
 class Named(NamedTuple):
@@ -366,30 +368,33 @@ def make(
     loss: int,
     passes: PassMemo,
     cleared: Sequence[Cleared] = (),
+    make_pass: bool = True,
 ) -> RepeatedStep | None:
     """The list of a step whose calls have just run, and whose backward is about to; None if there is none.
 
     following: what comes after the backward. tensors: those of all places; None for those that come after it.
     numbers: those that may vary. loss: the place of what is differentiated. cleared: gradients that are dropped between
-    the calls and the backward. The step is computed once and compared with what the calls have made. It changes
-    nothing. `confirm` must compare the rest.
+    the calls and the backward. make_pass: whether a pass may be noted for it. The step is computed once and compared
+    with what the calls have made. It changes nothing. `confirm` must compare the rest.
     """
     root = tensors[loss]
     if cupy() is not None or root is None or type(root.node) is not Node or root.index or root.view is not None:
         return None
     if root.array.size != 1:
         return None
-    found = passes.noted(root)
+    found = passes.graph(root)
     if found is None:
         return None
-    key, nodes, noted = found
+    key, nodes = found
     joined = _Join(len(tensors), len(numbers))
     try:
         joined.add_calls(calls)
         joined.add_cleared(cleared)
         if not joined.has_pass(loss, key):
             return None
-        noted = passes.by_ops(key, nodes, root, CURRENT.get())
+        noted = passes.noted(key, nodes, root, CURRENT.get(), make_pass)
+        if noted is None:
+            return None
         symbols = joined.add_pass(loss, key, noted)
         joined.add_following(following)
         account = CURRENT.get().account
@@ -439,10 +444,10 @@ class _Join:
 
     def add_calls(self, calls: Sequence[Call]) -> None:
         """Add the parts of the calls. Raises _Unusual."""
-        for number, call in enumerate(calls):
+        for call in calls:
             if call.listing.writer is not None:
                 raise _Unusual
-            self._add_parts(call, -1, number)
+            self._add_parts(call, -1)
 
     def add_cleared(self, cleared: Sequence[Cleared]) -> None:
         """Add gradients that are dropped before the backward. Raises _Unusual."""
@@ -451,7 +456,7 @@ class _Join:
             raise _Unusual
         self.made.cleared = frozenset(places)
 
-    def _add_parts(self, call: Call, item: int, number: int = -1) -> None:
+    def _add_parts(self, call: Call, item: int) -> None:
         listing = call.listing
         if call.context.inference:
             raise _Unusual
@@ -473,7 +478,7 @@ class _Join:
                     raise _Unusual
                 continue
             inner = made[:-1] if len(made) == len(listing.parts) else ()
-            symbol = Symbol(part, registers, out, call.context, number, inner)
+            symbol = Symbol(part, registers, out, call.context, call.number, inner)
             self._symbols.append(symbol)
             if part.plan is not None:
                 self._record(symbol)

@@ -278,6 +278,8 @@ def _command_steps(
     times = session.activity.op_times
     final = len(commands) - 1
     noted: Step | None = None
+    begun: Step | None = None  # of which not all calls before the backward have run
+    late: list[int] = []  # released when they have
     for number, (command, kind) in enumerate(zip(commands, kinds, strict=True)):
         if repeated:
             span = _seq_count(command, kind)
@@ -300,16 +302,21 @@ def _command_steps(
         if times is not None and kind != "calls":
             times.begin(kind, _known_op(kind, command.op))
         if kind == "calls":
-            step = find_step(session, writer, commands, kinds, number) if not repeated else None
-            if step is not None and (done := run_step(session, writer, step, unused)):
+            step = None
+            if not repeated and begun is None:
+                step = begun = find_step(session, writer, commands, kinds, number)
+            if step is not None and (done := run_step(session, writer, step, commands, unused)):
+                begun = None
                 if raw and done == len(step.known.kinds):
                     session.templates.make(raw, step, partial(collect, writer), writer)
                 repeated = done - command.calls.count
                 continue
             yield from run_calls(session, writer, command.calls, repeated, results)
             repeated = 0
-            if step is not None and step.note(session):
-                noted = step
+            if begun is not None and number == begun.last_calls:
+                if begun.note(session):
+                    noted = begun
+                begun = None
         elif kind == "release" and number == final and results and command.quiet:
             # Deferred until the answer is sent: the client waits for the answer, but not for the release.
             session.deferred_releases = command.release.tensors
@@ -323,8 +330,11 @@ def _command_steps(
         if noted is not None and number == noted.end:
             noted.confirm(session)
             noted = None
-        if number in unused:
-            session.release_all(unused[number])
+        if begun is not None and begun.is_due:
+            late += unused.get(number, ())
+        elif number in unused or late:
+            session.release_all([*late, *unused.get(number, ())])
+            late.clear()
     if times is not None:
         times.rest()
 

@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from struct import unpack
 from typing import Any
 
+from gradwire_server.session.prepared.steps import BACKWARD
 from gradwire_server.session.prepared.templates import STEP
 
 _WORD = 8
-_LEAST = 8  # commands of a batch from which the search is worth its time
+_LEAST = 8  # commands of a batch without a backward, from which the search is worth its time
 
 
 def last_uses(commands: Sequence[Any], kinds: Sequence[str]) -> dict[int, list[int]]:
@@ -24,7 +25,7 @@ def last_uses(commands: Sequence[Any], kinds: Sequence[str]) -> dict[int, list[i
     are not known here, or whose answer may tell of tensors that it does not name.
     """
     final = len(commands) - 1
-    if final < _LEAST and STEP not in kinds:
+    if final < _LEAST and STEP not in kinds and BACKWARD not in kinds:
         return {}
     release = commands[final]
     if kinds[final] != "release" or not release.quiet:
@@ -47,6 +48,11 @@ def uses_of(commands: Sequence[Any], kinds: Sequence[str], waiting: set[int]) ->
             used = unpack(f"<{len(words) // _WORD}Q", words[: len(words) // _WORD * _WORD])
         elif command.quiet and which == "grad":
             used = command.grad.tensor, command.grad.id
+        elif command.quiet and which == "run_program":  # its steps know no other ids
+            run = command.run_program
+            used = *run.inputs, *run.outputs, *[each.id for each in run.named]
+        elif command.quiet and which == "create":
+            used = (command.create.id,)
         elif command.quiet and which == "set_grad":
             used = command.set_grad.tensor, command.set_grad.grad
         elif command.quiet and which == "backward":

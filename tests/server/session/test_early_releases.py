@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 
 from gradwire.v1 import commands_pb2 as c
+from gradwire.v1 import programs_pb2 as p
 from gradwire.v1 import service_pb2
 from gradwire_server.session import early_releases
 from tests.server.harness import Id, command, op
@@ -31,10 +32,12 @@ def test_each_kind_of_use_counts() -> None:
         command(c.BackwardRequest(tensors=[22]), quiet=True),
         command(c.GradRequest(tensor=23, id=24), quiet=True),
         command(c.SetGradRequest(tensor=25, grad=26), quiet=True),
+        command(c.CreateRequest(id=27), quiet=True),
+        command(p.RunProgramRequest(inputs=[28], outputs=[29], named=[{"name": "x", "id": 30}]), quiet=True),
         *PADDING,
-        release(20, 21, 22, 23, 24, 25, 26),
+        release(20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30),
     ]
-    assert last_uses(commands) == {0: [20, 21], 1: [22], 2: [23, 24], 3: [25, 26]}
+    assert last_uses(commands) == {0: [20, 21], 1: [22], 2: [23, 24], 3: [25, 26], 4: [27], 5: [28, 29, 30]}
 
 
 def test_the_last_use_decides() -> None:
@@ -58,6 +61,11 @@ def test_nothing_is_released_before_other_commands_and_answers() -> None:
         assert last_uses([calls(1, 30), each, *PADDING, release(30)]) == {1: [30]}
         commands = [calls(1, 30), each, calls(1, 31), each, calls(1, 32), *PADDING, release(30, 31, 32, 33)]
         assert last_uses(commands) == {3: [31, 30], 4: [32]}
+
+
+def test_a_short_batch_with_a_backward_is_searched() -> None:
+    backward = command(c.BackwardRequest(tensors=[21]), quiet=True)
+    assert last_uses([calls(1, 20), backward, release(20, 21)]) == {0: [20], 1: [21]}
 
 
 def test_only_a_quiet_release_at_the_end_of_a_long_batch_is_early() -> None:

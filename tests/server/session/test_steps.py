@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gradwire.v1 import commands_pb2 as c
-from gradwire.v1 import service_pb2
+from gradwire.v1 import service_pb2, types_pb2
 from gradwire_engine import Tensor, activate, tensor
 from gradwire_engine.autograd.repeated_step import RepeatedStep
 from gradwire_engine.graph.callbacks import hook_tensor
@@ -19,9 +19,20 @@ from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_server.session.meter import Meter
 from gradwire_server.session.prepared import repeats, steps
 from tests.server.harness import Id, argument, command, op
-from tests.server.session.test_repeated_steps import NO_GRAD, Program, Side, disturb, prepare_update, seen, sides_of
+from tests.server.session.test_repeated_steps import (
+    NO_GRAD,
+    ROWS,
+    Program,
+    Side,
+    disturb,
+    prepare_update,
+    seen,
+    sides_of,
+)
 
 LEAVES = (2, 3, 4, 6)
+Payload = types_pb2.Payload
+DTYPES = {"float32": types_pb2.DTYPE_FLOAT32, "float64": types_pb2.DTYPE_FLOAT64}
 
 
 def reached(program: Program) -> set[int]:
@@ -97,9 +108,11 @@ class Pair:
 
 
 @pytest.fixture(autouse=True)
-def calls_are_kept_from_the_second_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def calls_and_steps_are_kept_from_the_second_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "_FIRST", 1)
     monkeypatch.setattr(repeats, "_recipes", {})
+    monkeypatch.setattr(steps, "_ALWAYS", 16)
+    monkeypatch.setattr(steps, "_REPAID", 2)
 
 
 @pytest.fixture
@@ -302,6 +315,88 @@ def test_gradients_are_added_to_those_that_leaves_have(seed: int, monkeypatch: p
     for side in pair.sides:
         for leaf in leaves:
             assert side.session.store[leaf].grad.storage.version
+
+
+def _spread(pick: random.Random, pair: Pair, commands: list[service_pb2.Command]) -> list[service_pb2.Command]:
+    """A step whose calls are several commands, with tensors created and gradients dropped between them."""
+    words, calls = commands[0].calls.words, []
+    for _, operands in pair.program.plan:
+        size = 8 * (len(operands) + 2)
+        calls.append(words[:size])
+        words = words[size:]
+    made: list[service_pb2.Command] = []
+    last = commands[-1].release
+    given = 1
+    while calls:
+        count = pick.randrange(1, len(calls) + 1)
+        data = b"".join(calls[:count]).replace(struct.pack("<Q", 1), struct.pack("<Q", given))
+        made.append(service_pb2.Command(calls=c.Calls(count=count, words=data)))
+        del calls[:count]
+        if calls and pick.random() < 0.6:
+            pair.program.next_id += 1
+            given = pair.program.next_id
+            dtype, rows = pair.program.leaves[1][0].dtype, np.asarray(pair.program.leaves[1][0]) * 0.5
+            created = Payload(dtype=DTYPES[str(dtype)], shape=rows.shape, data=rows.tobytes())
+            made.append(command(c.CreateRequest(id=given, payload=created), quiet=True))
+            if pick.random() < 0.8:
+                last.tensors.append(given)
+        if pick.random() < 0.5:
+            made += _cleared(pair.program.updated)
+    return [*made, *commands[1:]]
+
+
+def _uses_created(commands: list[service_pb2.Command]) -> bool:
+    ids = [each.create.id for each in commands if each.HasField("create")]
+    return bool(ids) and any(struct.pack("<Q", ids[0]) in each.calls.words for each in commands)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_steps_of_several_groups_of_calls_leave_the_same_state(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    pick, pair = random.Random(seed), Pair(seed, monkeypatch)
+    for number in range(18):
+        few = number > 6 and pick.random() < 0.5
+        commands = pair.commands(keep=lambda one, few=few: few and pick.random() < 0.2)  # type: ignore[misc]
+        commands = _spread(random.Random(seed), pair, commands)
+        if number > 10 and pick.random() < 0.3:
+            place = pick.randrange(len(commands) - 1)
+            one = pick.choice(commands[-1].release.tensors)
+            commands.insert(place, command(c.ReadRequest(tensor=one)))
+        pair.step(commands)
+    assert any(pair.ran)
+
+
+@pytest.mark.parametrize("change", ["an id that is taken", "bytes that are no tensor", "a shape that does not fit"])
+def test_a_created_tensor_that_fails_is_refused(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(SEED, monkeypatch)
+    seed = next(each for each in range(200) if _uses_created(_spread(random.Random(each), pair, pair.commands())))
+    for _ in range(12):
+        pair.step(_spread(random.Random(seed), pair, pair.commands()))
+    assert pair.ran[-1]
+    commands = _spread(random.Random(seed), pair, pair.commands())
+    create = next(each.create for each in commands if each.HasField("create"))
+    if change == "an id that is taken":
+        pair.both(lambda side: side.session.bind(create.id, tensor(np.ones(1))))
+    elif change == "bytes that are no tensor":
+        create.payload.data += b"1"
+    else:
+        create.payload.shape[0] -= 1
+        create.payload.data = create.payload.data[: len(create.payload.data) * (ROWS - 1) // ROWS]
+    before = sum(pair.ran)
+    pair.step(commands)
+    assert sum(pair.ran) == before
+    pair.step([command(c.ReleaseRequest(tensors=[create.id]), quiet=True)])
+
+
+def test_an_update_before_the_calls_is_no_part_of_the_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair = Pair(SEED, monkeypatch)
+    sgd = pair.sgd[LEAVES[0]]
+    for _ in range(12):
+        commands = pair.commands()
+        leaf = struct.pack("<QQdQQQQ", sgd[0], LEAVES[0], 0.01, 999, sgd[1], LEAVES[0], 999)
+        update = service_pb2.Command(calls=c.Calls(count=2, words=leaf))
+        commands[-1].release.tensors.append(999)
+        pair.step([update, *_cleared(LEAVES), *commands])
+    assert pair.ran[-1]
 
 
 @pytest.mark.parametrize("seed", range(16))

@@ -15,16 +15,17 @@ from gradwire_engine import EngineError, Tensor
 from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.prepared.ops import Prepared, Words
-from gradwire_server.session.prepared.steps import BACKWARD, CLEAR, NAME, Commands, Known, Step
+from gradwire_server.session.prepared.steps import BACKWARD, CLEAR, CREATE, NAME, Commands, Known, Step
 from gradwire_server.session.prepared.templates import Found
 from gradwire_server.session.retry import retry_or_refuse
 from gradwire_server.session.session import Session
 from gradwire_server.session.state.cancel_token import CancelToken
-from gradwire_server.session.tensor_commands import apply_op, bind_results, detach_from_intermediates, is_plain
+from gradwire_server.session.tensor_commands import apply_op, bind_results, create, detach_from_intermediates, is_plain
 from gradwire_server.session.writers import Writer
 
 MAX_PREPARED_BYTES = 256
 _WORD = 8
+_MOST_BEFORE = 256  # commands from a step's first calls to its backward
 
 
 def prepare(session: Session, request: commands_pb2.Prepare, answer: commands_pb2.PrepareResponse | None) -> None:
@@ -50,7 +51,7 @@ def find_step(
 ) -> Step | None:
     """The step that begins with the calls of command `first`, before a backward; None if there is none."""
     steps = session.steps
-    if steps is None or _backward_after(commands, kinds, first) < 0:
+    if steps is None or _backward_of(commands, kinds, first) < 0:
         return None
     calls = commands[first].calls
     if not steps.is_worth((calls.count, calls.words[:_WORD], len(calls.words))):
@@ -63,23 +64,31 @@ def collect(
     writer: Writer, commands: Sequence[service_pb2.Command], kinds: Sequence[str], first: int = 0
 ) -> Commands | None:
     """The commands from `first` on that may be joined to a step; None without calls before a backward."""
-    backward = _backward_after(commands, kinds, first)
-    if backward < 0 or kinds[first] != "calls":
+    backward = _backward_of(commands, kinds, first)
+    if backward < 0 or kinds[first] != "calls" or not is_joinable(commands[backward]):
         return None
     found = Commands(first)
-    if not is_joinable(commands[backward]) or not _add_calls(writer, found, commands[first], first):
-        return None
-    for at in range(first + 1, backward):
-        found.add(CLEAR, at, commands[at].set_grad.tensor)
+    for at in range(first, backward):
+        if kinds[at] == CLEAR:
+            found.add(CLEAR, at, commands[at].set_grad.tensor)
+        elif kinds[at] == CREATE:
+            found.add(CREATE, at, commands[at].create.id)
+        elif not _add_calls(writer, found, commands[at], at):
+            return None
+    if any(isinstance(kind, Prepared) and kind.call.in_place for kind in found.kinds):
+        return None  # it may be the end of the step before
     found.add(BACKWARD, backward, commands[backward].backward.tensors[0])
     found.cut = True
     for at in range(backward + 1, len(commands)):
         command, kind = commands[at], kinds[at]
         if kind == "calls":
-            if _backward_after(commands, kinds, at) > 0:
-                found.cut = False
-                break
+            count = len(found.kinds)
             if not _add_calls(writer, found, command, at):
+                break
+            in_place = any(kind.call.in_place for kind in found.kinds[count:] if isinstance(kind, Prepared))
+            if _backward_of(commands, kinds, at) > 0 and not in_place:
+                found.drop(count)
+                found.cut = False
                 break
         elif kind == NAME and not command.timeout_ms and command.quiet:
             found.add(NAME, at, command.grad.tensor, command.grad.id)
@@ -91,12 +100,21 @@ def collect(
     return found
 
 
-def _backward_after(commands: Sequence[service_pb2.Command], kinds: Sequence[str], at: int) -> int:
-    """Where the backward is that follows a command, with nothing between but gradients that are dropped; else -1."""
-    at += 1
-    while at < len(kinds) and _clears(commands[at], kinds[at]):
-        at += 1
-    return at if at < len(kinds) and kinds[at] == BACKWARD else -1
+def _backward_of(commands: Sequence[service_pb2.Command], kinds: Sequence[str], at: int) -> int:
+    """Where the backward is that follows a command, with nothing between that cannot belong to its step; else -1."""
+    for place in range(at + 1, min(len(kinds), at + _MOST_BEFORE)):
+        kind, command = kinds[place], commands[place]
+        if kind == BACKWARD:
+            return place
+        if not (kind == "calls" or _clears(command, kind) or (kind == CREATE and _creates(command))):
+            break
+    return -1
+
+
+def _creates(command: service_pb2.Command) -> bool:
+    """Whether a command creates a tensor of bytes that it has, and can be taken back."""
+    request = command.create
+    return bool(command.quiet and not command.timeout_ms and request.id and request.WhichOneof("source") == "payload")
 
 
 def _clears(command: service_pb2.Command, kind: str) -> bool:
@@ -119,13 +137,40 @@ def _add_calls(writer: Writer, found: Commands, command: service_pb2.Command, at
     return found.add_calls(plan, ids, numbers, at)
 
 
-def run_step(session: Session, writer: Writer, step: Step, released: Mapping[int, Sequence[int]]) -> int:
+def run_step(
+    session: Session,
+    writer: Writer,
+    step: Step,
+    commands: Sequence[service_pb2.Command],
+    released: Mapping[int, Sequence[int]],
+) -> int:
     """Run a step; how many of its commands have run, 0 with nothing changed.
 
-    released: ids by the command after which they are released.
+    commands: of the batch. released: ids by the command after which they are released.
     """
+    numbers, created = step.numbers, [commands[each].create for each in step.created]
+    if numbers is None or (created and not _create_all(session, writer, created)):
+        return 0
     at = [each for each in range(step.first, step.end + 1) if each in released]
-    return _run_known(session, writer, step.known, step.ids, step.numbers, list(chain(*map(released.get, at))))  # type: ignore[arg-type]
+    done = _run_known(session, writer, step.known, step.ids, numbers, list(chain(*map(released.get, at))))  # type: ignore[arg-type]
+    if created and not done:
+        session.release_all([each.id for each in created])
+    return done
+
+
+def _create_all(session: Session, writer: Writer, requests: Sequence[commands_pb2.CreateRequest]) -> bool:
+    """Create the tensors of a step before its calls; False, with nothing changed, if that fails."""
+    if not _may_join(session, writer):
+        return False
+    made: list[int] = []
+    try:
+        for each in requests:
+            create(session, each, None)
+            made.append(each.id)
+    except Exception:  # noqa: BLE001 - the command raises it again
+        session.release_all(made)
+        return False
+    return True
 
 
 def run_found(session: Session, writer: Writer, found: Found, released: Sequence[int]) -> int:
@@ -144,10 +189,10 @@ def _run_known(
     writer: Writer,
     known: Known,
     ids: Sequence[int],
-    numbers: Sequence[float] | None,
+    numbers: Sequence[float],
     released: Sequence[int],
 ) -> int:
-    if numbers is None or session.steps is None or not _may_join(session, writer):
+    if session.steps is None or not _may_join(session, writer):
         return 0
     gone = set(released)
     first = writer.command_number(writer.applied + 1)

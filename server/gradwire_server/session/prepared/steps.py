@@ -21,12 +21,14 @@ from gradwire_server.session.prepared.repeats import Description, describe, desc
 _MOST_COMMANDS = 1024  # of a step
 _MOST_KNOWN = 1 << 13  # commands of all steps that are known
 _MOST_PATTERNS = 16  # of the ids of one step
-_ALWAYS = 16  # runs of a step at each of which it may be noted; after them only at powers of two
+_ALWAYS = 2  # runs of a step at each of which it may be noted; after them only at powers of two, and at `_REPAID`
+_REPAID = 12  # runs of a step from which its pass may be noted for it, which costs what many joined steps save
+_PATIENCE = 16  # steps in a row that a list could not run, until it is made anew
 _TRIED = 64  # runs of calls until they are collected at one of so many only
 #: Runs from which a step is noted; and one that the end of a batch may have cut.
 _OFTEN, _OFTEN_CUT = 2, 4
 #: Commands of a step that are no calls.
-BACKWARD, NAME, CLEAR = "backward", "grad", "set_grad"
+BACKWARD, NAME, CLEAR, CREATE = "backward", "grad", "set_grad", "create"
 _Kind: TypeAlias = "Prepared | str"
 
 
@@ -49,9 +51,9 @@ class Commands:
     """The commands of a step, as they are collected from a batch.
 
     kinds: of each command. ids: of all commands, in order: a call's operands and result; the backward's tensor; the
-    leaf and the name of its gradient; the leaf of a dropped one. ops: the numbers of the calls' ops. words, numbers:
-    the numbers among the calls' operands, as bits and as floats. places: for each command, the command of the batch
-    that has it, and its place among the calls there. cut: the end of the batch may have cut the step.
+    leaf and the name of its gradient; the leaf of a dropped one; a created tensor. ops: the numbers of the calls' ops.
+    words, numbers: the numbers among the calls' operands, as bits and as floats. places: for each command, the command
+    of the batch that has it, and its place among the calls there. cut: the end of the batch may have cut the step.
     """
 
     __slots__ = ("cut", "first", "ids", "kinds", "numbers", "ops", "places", "words")
@@ -71,6 +73,15 @@ class Commands:
         self.kinds.append(kind)
         self.ids += ids
         self.places.append((at, 0))
+
+    def drop(self, count: int) -> None:
+        """Drop the last commands but for the first `count`; those that are dropped are calls."""
+        for kind in reversed(self.kinds[count:]):
+            assert isinstance(kind, Prepared)
+            if numbers := len(kind.numbers):
+                del self.words[-numbers:], self.numbers[-numbers:]
+            del self.ids[len(self.ids) - _width(kind) :]
+        del self.ops[len(self.ops) - len(self.kinds) + count :], self.kinds[count:], self.places[count:]
 
     def add_calls(self, plan: Sequence[tuple[Prepared, int]], ids: Words, numbers: Sequence[float], at: int) -> bool:
         """Add calls; False, with nothing added, if they cannot be joined."""
@@ -163,7 +174,7 @@ class Known:
         self.runs = 0
         self.template_tries = 0  # at making a template (templates.py)
         #: Steps in a row that the list could not run, and from how many it is noted anew.
-        self.misses, self.patience = 0, _ALWAYS
+        self.misses, self.patience = 0, _PATIENCE
         #: Places of the tensors that the list takes, numbers that may vary, and the bits of other numbers.
         self.given: list[int] = []
         self.varying: list[int] = []
@@ -273,6 +284,18 @@ class Step:
         return self.commands.first
 
     @property
+    def last_calls(self) -> int:
+        """The last command of the batch before the backward that has calls."""
+        number = max(at for at, kind in enumerate(self.known.kinds[: self.known.calls]) if not isinstance(kind, str))
+        return self.commands.places[number][0]
+
+    @property
+    def created(self) -> list[int]:
+        """The commands of the batch that create tensors of the step."""
+        before = zip(self.known.kinds[: self.known.calls], self.commands.places, strict=False)
+        return [place[0] for kind, place in before if kind == CREATE]
+
+    @property
     def end(self) -> int:
         """The last command of the batch that belongs to the step."""
         return self.commands.places[-1][0]
@@ -285,6 +308,16 @@ class Step:
             return None
         return [commands.numbers[place] for place in known.varying]
 
+    @property
+    def is_due(self) -> bool:
+        """Whether `note` would note it now, so that its tensors must stay until then."""
+        return self.known.list is None and self._is_due(self.known.runs + 1)
+
+    def _is_due(self, runs: int) -> bool:
+        if runs < (_OFTEN_CUT if self.commands.cut else _OFTEN):
+            return False
+        return runs <= _ALWAYS or runs == _REPAID or not runs & (runs - 1)
+
     def note(self, scope: StepScope) -> bool:
         """Note the step, when its calls have run and its backward has not, and no result was released.
 
@@ -294,9 +327,7 @@ class Step:
         if scope.passes is None or not known.may_be_noted():
             return False
         known.runs += 1
-        if known.runs < (_OFTEN_CUT if self.commands.cut else _OFTEN):
-            return False
-        if known.runs > _ALWAYS and known.runs & (known.runs - 1):
+        if not self._is_due(known.runs):
             return False
         listings = list(self._listings(scope.store))
         if None in listings:
@@ -306,11 +337,13 @@ class Step:
         scope.enter(scope.grad_context)
         tensors = [scope.store.get(each) for each in self.ids]
         numbers = [self.commands.numbers[place] for place in varying]
-        calls, following = told[: known.calls], told[known.calls :]
+        calls, following = told[: known.calls], [each for each in told[known.calls :] if each is not None]
         before = [each for each in calls if isinstance(each, Call)]
         cleared = [each for each in calls if isinstance(each, Cleared)]
         loss = known.pattern[sum(map(_width, self.commands.kinds[: known.calls]))]
-        known.noted = made = make(before, following, tensors, numbers, loss, scope.passes, cleared)
+        known.noted = made = make(
+            before, following, tensors, numbers, loss, scope.passes, cleared, known.runs >= _REPAID
+        )
         if made is None:
             return False
         known.given = [place for place, _, _ in made.given]
@@ -348,17 +381,17 @@ class Step:
                     known[place] = (result.shape, result.strides, result.dtype, result.requires_grad)
             yield listing
 
-    def _told(self, listings: Iterator[Listing], varying: list[int]) -> Iterator[Call | Named | Cleared]:
-        """The commands except the backward, as the engine joins them. Adds numbers that may vary to `varying`."""
+    def _told(self, listings: Iterator[Listing], varying: list[int]) -> Iterator[Call | Named | Cleared | None]:
+        """The commands as the engine joins them, or None. Adds numbers that may vary to `varying`."""
         pattern = iter(self.known.pattern)
         number = 0
-        for kind in self.commands.kinds:
+        for command, kind in enumerate(self.commands.kinds):
             if isinstance(kind, str):
                 places = [next(pattern) for _ in range(_width(kind))]
                 if kind == NAME:
                     yield Named(*places)
-                elif kind == CLEAR:
-                    yield Cleared(*places)
+                else:
+                    yield Cleared(*places) if kind == CLEAR else None
                 continue
             listing = next(listings)
             arguments: list[int | None] = [None] * len(listing.operands)
@@ -369,4 +402,4 @@ class Step:
                     arguments[position] = ~len(varying)
                     varying.append(number)
                 number += 1
-            yield Call(kind.context, listing, tuple(arguments), next(pattern) if kind.outputs else -1)
+            yield Call(kind.context, listing, tuple(arguments), next(pattern) if kind.outputs else -1, command)

@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError
 
 from gradwire.v1 import service_pb2
 from gradwire_server.session.prepared.ops import Prepared
-from gradwire_server.session.prepared.steps import Commands, Known, Step
+from gradwire_server.session.prepared.steps import CREATE, Commands, Known, Step
 
 #: Collects the commands of a step; None if they are not those of one.
 Collect = Callable[[Sequence[service_pb2.Command], Sequence[str]], "Commands | None"]
@@ -127,7 +127,7 @@ class Templates:
     def make(self, data: bytes, step: Step, collect: Collect, writer: Any) -> None:
         """Make the template of a step that has run in a batch."""
         known = step.known
-        if known.template_tries >= _TRIES:
+        if known.template_tries >= _TRIES or CREATE in known.kinds:
             return
         known.template_tries += 1
         part = _commands_of(data, step.first, step.end)
