@@ -67,6 +67,7 @@ class Side:
         self.session.apply_deferred_releases()
         for each in self.session.writers[1].prepared.values():
             each.plainly = each.plainly and self.repeats
+            each.repeatable = self.repeats
             self.repeated += each.repeats.made > 0
         return answer
 
@@ -93,6 +94,8 @@ def node_of(node: Any, numbers: dict[int, int]) -> Any:
     saved = [
         (value.array.tobytes(), value.version, value.output, value.requires_grad)
         if type(value) is Saved
+        else len(value)
+        if type(value) is list
         else repr(value)
         for value in node.saved
         if not hasattr(value, "device")

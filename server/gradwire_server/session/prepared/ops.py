@@ -10,7 +10,7 @@ from gradwire.v1 import commands_pb2, types_pb2
 from gradwire_engine import Context
 from gradwire_engine.op.repeated import Listing
 from gradwire_server.session.arguments import Tensors, check_in_place, named_op, read_index
-from gradwire_server.session.prepared.repeats import Description, Repeats, shared_values
+from gradwire_server.session.prepared.repeats import Description, Places, Repeats, shared_values
 
 Words: TypeAlias = Sequence[int]
 
@@ -34,6 +34,7 @@ class Prepared:
         "outputs",
         "plainly",
         "raw",
+        "repeatable",
         "repeats",
         "tensors",
         "values",
@@ -58,15 +59,21 @@ class Prepared:
         call.check_complete(self.values)
         if call.in_place:
             check_in_place(call, request.outputs, bool(self.tensors) and self.tensors[0][0] == 0)
-        #: Whether arguments are tensors and numbers, so that `apply` may repeat calls.
+        #: Whether arguments are tensors and numbers, so that calls may be joined; and whether `apply` may repeat calls.
         self.plainly = not self.lists and not self.indices and (call.in_place or self.outputs == 1)
-        places = [[place for place, _ in found] for found in (self.tensors, self.numbers)]
-        fixed, self.values = shared_values(call, self.values)
-        self.repeats = Repeats(call, self.context, fixed, *places)
+        self.repeatable = True
+        places = Places(
+            [place for place, _ in self.tensors],
+            [place for place, _ in self.numbers],
+            [(place, count) for place, _, count in self.lists],
+            [(place, items, [hole for hole, _ in holes]) for place, items, holes in self.indices],
+        )
+        fixed, self.values = shared_values(call, self.values, places)
+        self.repeats = Repeats(call, self.context, fixed, places)
 
     def apply(self, arguments: tuple[Any, ...]) -> Any:
         """Apply the op, in its context, to arguments that the likely call did not take. Raises EngineError."""
-        return self.repeats.apply(arguments) if self.plainly else self.call.apply(arguments)
+        return self.repeats.apply(arguments) if self.repeatable else self.call.apply(arguments)
 
     def listing_for(self, operands: Sequence[Description], numbers: Sequence[float]) -> Listing | None:
         """What the repeated call of such operands and numbers, in the words' order, computes; None without one."""

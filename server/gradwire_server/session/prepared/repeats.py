@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from gradwire_engine import Context, Tensor
 from gradwire_engine.op.repeated import Listing, Recipe, Repeated, listing_of, recipe_of_call, recipe_of_change
@@ -30,9 +30,18 @@ _recipes: dict[Hashable, Recipe] = {}
 _fixed: dict[Hashable, list[Any]] = {}
 
 
-def shared_values(call: NamedOp, values: list[Any]) -> tuple[Hashable, list[Any]]:
+class Places(NamedTuple):
+    """Where a call has what varies: tensors, numbers, lists with their lengths, indices with items and their holes."""
+
+    tensors: Sequence[int] = ()
+    numbers: Sequence[int] = ()
+    lists: Sequence[tuple[int, int]] = ()
+    indices: Sequence[tuple[int, tuple[Any, ...], Sequence[int]]] = ()
+
+
+def shared_values(call: NamedOp, values: list[Any], places: Places) -> tuple[Hashable, list[Any]]:
     """What an op's fixed arguments are known by, and these, as the first op with equal ones has them."""
-    key = (call.op, call.in_place, repr(values))
+    key = (call.op, call.in_place, repr((values, places)))
     return key, values if any(type(each) is list for each in values) else _keep(_fixed, key, values)
 
 
@@ -82,16 +91,16 @@ class Repeats:
     last: of the last call that was repeated. made: how many have a repeated call.
     """
 
-    __slots__ = ("_call", "_context", "_known", "_numbers", "_settings", "_tensors", "last", "made")
+    __slots__ = ("_call", "_context", "_known", "_numbers", "_places", "_settings", "_tensors", "last", "made")
 
-    def __init__(
-        self, call: NamedOp, context: Context, fixed: Hashable, tensors: list[int], numbers: list[int]
-    ) -> None:
-        """fixed: stands for the op and its fixed arguments. tensors, numbers: places of the arguments that vary."""
-        self._call, self._context, self._tensors = call, context, tensors
+    def __init__(self, call: NamedOp, context: Context, fixed: Hashable, places: Places) -> None:
+        """fixed: stands for the op and its fixed arguments."""
+        self._call, self._context, self._tensors = call, context, places.tensors
+        #: Places of lists and indices, if there are any.
+        self._places = places if places.lists or places.indices else None
         self._settings = (fixed, context.grad_enabled, context.inference, context.default_dtype)
         # A call of one op that promotes takes any float; others take the floats for which they were made.
-        self._numbers = () if getattr(call.op, "promotes", None) else tuple(numbers)
+        self._numbers = () if getattr(call.op, "promotes", None) else tuple(places.numbers)
         self._known: dict[Hashable, Repeat] = {}
         self.made = 0
         self.last = Repeat()
@@ -123,6 +132,11 @@ class Repeats:
             each: Tensor = arguments[place]
             array = each.array
             found.append((array.shape, array.strides, array.dtype, each.requires_grad))
+        if self._places is not None:
+            for place, _ in self._places.lists:
+                found += map(describe, arguments[place])
+            for place, _, holes in self._places.indices:
+                found += [describe(arguments[place][hole]) for hole in holes]
         return tuple(found)
 
     def _add(self, key: Hashable) -> Repeat:
