@@ -26,10 +26,10 @@ from gradwire_engine.op.admission import needed
 from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.op import Op, fits_into
-from gradwire_engine.op.refusals import REFUSED, explain, shares_elements
+from gradwire_engine.op.refusals import REFUSED, check_result, explain, shares_elements
 from gradwire_engine.op.workload import check_interrupt, estimate
 
-_MOST_PARTS = 16  # ops of one composite
+_MOST_PARTS = 64  # ops of one composite
 _MOST_BYTES = 1 << 10  # of an array that a recipe holds
 #: Repeats a call: takes the arguments and the context, and returns the result; None if the op itself must be applied.
 #: Raises EngineError: CANCELLED, and in place what the op raises.
@@ -215,10 +215,11 @@ class _Source:
     A call is a few microseconds, so its checks are one expression over local names, as in dataclasses' methods.
     """
 
-    def __init__(self, args: Sequence[Any], varying: bool, views: bool) -> None:
+    def __init__(self, args: Sequence[Any], varying: bool, views: bool, same: bool = False) -> None:
         """varying: whether other floats are allowed in place of the arguments that are floats. views: whether operands
-        may be views.
+        may be views. same: whether operands that are one tensor must be one again.
         """
+        self.same = same
         self.names: dict[str, Any] = {}
         self.lines: list[str] = []
         self.told = [f"a{place}" for place in range(len(args))]
@@ -239,6 +240,8 @@ class _Source:
     def _check(self, name: str, value: Any, varying: bool, views: bool) -> str:
         """Source text of whether an argument is not described like a value."""
         if type(value) is Tensor:
+            if self.same and any(one is value for one, _ in self.tensors):
+                return f"{name} is not {next(first for one, first in self.tensors if one is value)}"
             self.tensors.append((value, name))
             array = value.array
             late = f"(w.written or w.seen != {name}.storage.history)"  # a view that must follow its base first
@@ -425,18 +428,41 @@ def _wrapped(source: _Source, part: Part | GeneralPart) -> str:
 
 
 def _change_of(source: _Source, op: Op, args: Sequence[Any]) -> None:
-    """Add the in-place computation of an op."""
+    """Add the in-place computation of an op by its writer."""
     told = [_array(name) if type(each) is Tensor else name for name, each in zip(source.told, args, strict=True)]
     writer, named = source.named(op.writer), source.named(op)
-    others = [name for name, each in zip(source.told[1:], args[1:], strict=True) if type(each) is Tensor]
-    source.add("storage = a0.storage")
-    for name in others:
-        source.add(f"if {name}.storage is storage:", "    return None")
+    _add_separate(source, args)
     source.add(
         "try:",
         f"    {writer}(np, {', '.join(told)})",
         "except REFUSED as error:",
         f"    raise explain({named}, args, error) from error",
+        "storage.changed()",
+        "return a0",
+    )
+
+
+def _add_separate(source: _Source, args: Sequence[Any]) -> None:
+    """Add the check that no other operand shares the first one's memory."""
+    source.add("storage = a0.storage")
+    for name, each in zip(source.told[1:], args[1:], strict=True):
+        if type(each) is Tensor:
+            source.add(f"if {name}.storage is storage:", "    return None")
+
+
+def _overwriting_of(source: _Source, op: Op, args: Sequence[Any], forward: Any, room: float, work: float) -> None:
+    """Add the in-place computation of an op by its forward, whose result is copied."""
+    told = [_array(name) if type(each) is Tensor else name for name, each in zip(source.told, args, strict=True)]
+    _add_separate(source, args)
+    source.add(
+        f"if account.limit and account.bytes + {source.named(room)} > account.limit"
+        f" or {source.named(work)} > account.operations or not xa0.flags.writeable:",
+        "    return None",
+        "try:",
+        f"    array = {source.named(forward)}(np, {', '.join(told)})",
+        "except Exception:",
+        "    return None",
+        "xa0[...] = array",
         "storage.changed()",
         "return a0",
     )
@@ -504,18 +530,39 @@ def recipe_of_change(op: Op | Composite, args: tuple[Any, ...], context: Context
         return None
     if context.grad_enabled and any(type(each) is Tensor and each.requires_grad for each in args):
         return None  # it is recorded, or refused
-    if not _plain_tensors(args, False) or context.duals.active or context.tracer is not None:
+    views = not context.grad_enabled  # else a view may have to follow its base
+    if not _plain_tensors(args, views) or context.duals.active or context.tracer is not None:
         return None
     assert isinstance(op, Op)
     arrays = tuple([each.array if type(each) is Tensor else each for each in args])
-    if op.writer is None or op.writes_always or op.no_overlap or op.cast_positions:
+    if op.no_overlap or shares_elements(arrays[0]) or type(args[0]) is not Tensor:
         return None
-    if not fits_into(arrays[0], arrays, op.tensor_positions) or shares_elements(arrays[0]):
+    source = _Source(args, bool(op.promotes), views)
+    fits = op.writer is not None and fits_into(arrays[0], arrays, op.tensor_positions)
+    if op.writes_always or (fits and not op.cast_positions):
+        _change_of(source, op, args)
+        operands = tuple([_operand(each, bool(op.promotes)) for each in args])
+        return Recipe(source.function(), Listing(operands, writer=op.writer) if fits else None)
+    if fits:
         return None
-    source = _Source(args, bool(op.promotes), False)
-    _change_of(source, op, args)
-    operands = tuple([_operand(each, bool(op.promotes)) for each in args])
-    return Recipe(source.function(), Listing(operands, writer=op.writer))
+    return _overwriting(source, op, args, arrays, context)
+
+
+def _overwriting(
+    source: _Source, op: Op, args: tuple[Any, ...], arrays: tuple[Any, ...], context: Context
+) -> Recipe | None:
+    """What makes that which repeats an in-place call by the op's forward."""
+    forward, work, room = forward_of(op, arrays), estimate(op, list(arrays)), needed(op, list(arrays))
+    account = context.account
+    if work >= LONG or work > account.operations or (account.limit and account.bytes + room > account.limit):
+        return None
+    try:
+        result = forward(np, *arrays)
+        check_result(op.name, args[0], result)
+    except Exception:  # noqa: BLE001 - the op is applied next, and refuses the call
+        return None
+    _overwriting_of(source, op, args, forward, float(room), float(work))
+    return Recipe(source.function(), None)
 
 
 def recipe_of_call(op: Op | Composite, args: tuple[Any, ...], context: Context) -> tuple[Any, Recipe | None]:
@@ -550,11 +597,9 @@ def _depends_on_data(op: Op | Composite, args: Sequence[Any]) -> bool:
 
 
 def _of_calls(recorder: CallRecorder, args: tuple[Any, ...], made: Any, varying: bool) -> Recipe | None:
-    source = _Source(args, varying, True)
     alone = len(recorder.calls) == 1 and recorder.calls[0][1] is args
+    source = _Source(args, varying, True, not alone)  # which of two equal operands an op was given is not known
     known = {id(each): name for each, name in source.tensors}
-    if not alone and len(known) != len(source.tensors):
-        return None  # one tensor for two operands: which of them an op was given is not known
     parts: list[Part | GeneralPart] = []
     room, work, drawn = 0, 0.0, False
     for number, (op, given, result) in enumerate(recorder.calls):

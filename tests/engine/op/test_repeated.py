@@ -369,3 +369,29 @@ def test_a_direct_loss_refuses_what_the_op_refuses(context: Context) -> None:
     ignored = np.array([0, 1, -100, 2, 3, 0])
     made, expected = forward(np, given, ignored, None, "mean", -100), op.compute((given, ignored, None, "mean", -100))
     assert made.tobytes() == expected.tobytes()
+
+
+def test_one_tensor_for_two_operands_of_a_composite_is_one_again(context: Context) -> None:
+    op, one, other = REGISTRY["mse_loss"], leaf(3), leaf(3, seed=1)
+    made, repeated = repeated_call(op, op.bind((one, one), {}), context)
+    assert repeated is not None
+    assert repeated(op.bind((one, other), {}), context) is None
+    again = repeated(op.bind((other, other), {}), context)
+    assert again is not None
+    assert described(again) == described(op.apply(op.bind((other, other), {})))
+    assert made.array == 0
+
+
+def test_a_view_is_changed_in_place_without_grad_mode(context: Context) -> None:
+    off = replace(context, grad_enabled=False)
+    with activate(off):
+        op, base = OPS["copy"], leaf(2, 3, grad=False)
+        assert isinstance(op, Op)
+        row = lambda: REGISTRY["getitem"].apply((base, (0,)))  # noqa: E731
+        repeated = repeated_change(op, (row(), leaf(3), False), off)
+        assert repeated is not None
+        target, source = row(), leaf(3, seed=4)
+        assert repeated((target, source, False), off) is target
+        assert base.array[0].tolist() == source.array.tolist()
+        assert base.storage.version == 1
+        assert repeated((row(), row(), False), off) is None  # shares its memory

@@ -11,7 +11,7 @@ import pytest
 from gradwire_engine import Account, Context, EngineError, Tensor, activate, lookup
 from gradwire_engine.graph.graph import AccumulateGrad, Meta
 from gradwire_engine.graph.saved import Saved
-from gradwire_engine.op.repeated import repeated_call
+from gradwire_engine.op.repeated import repeated_call, repeated_change
 from tests.parity import harness
 from tests.parity.harness import Case, Sample
 from tests.parity.test_ops import CASES
@@ -30,8 +30,7 @@ class Call(harness._Call):
     def bound(self) -> tuple[Any, tuple[Any, ...]]:
         """The op and its complete arguments. Raises EngineError."""
         args, kwargs = self.with_tensors(self.ours(), harness._engine_value)
-        op, in_place = lookup(self.case.op)
-        assert not in_place
+        op, _ = lookup(self.case.op)
         return op, op.bind(tuple(args), kwargs)
 
 
@@ -113,3 +112,50 @@ def check(made: Case, sample: Sample, dtype: str) -> bool:
 def test_a_repeated_call_computes_what_the_op_computes(made: Case) -> None:
     for sample in made.samples[:SAMPLES]:
         check(made, sample, sample.dtypes[0])
+
+
+IN_PLACE = [made for made in CASES if lookup(made.op)[0].has_in_place]
+
+
+def changed(context: Context, op: Any, args: tuple[Any, ...], compute: Any) -> Any:
+    """What an in-place call leaves."""
+    target = args[0]
+    try:
+        made = compute()
+    except EngineError as error:
+        return "refused", str(error), described(target), target.storage.version
+    if made is None:
+        return None
+    assert made is target
+    return described(target), target.storage.version, target.storage.history, [described(each) for each in args[1:]]
+
+
+@pytest.mark.parametrize("view", [False, True])
+@pytest.mark.parametrize("made", IN_PLACE, ids=str)
+def test_a_repeated_change_in_place_leaves_what_the_op_leaves(made: Case, view: bool) -> None:
+    context = Context(account=Account(limit=1 << 40), grad_enabled=False)
+    with activate(context):
+        for sample in made.samples[:SAMPLES]:
+            compare_changes(context, made, sample, view)
+
+
+def compare_changes(context: Context, made: Case, sample: Sample, view: bool) -> None:
+    """Compare in-place calls of a sample, of a view of the first operand's values if `view`."""
+
+    def args_of(seed: int) -> tuple[Any, tuple[Any, ...]]:
+        op, args = Call(made, sample, sample.dtypes[0], seed).bound()
+        if view and type(args[0]) is Tensor:
+            args = (lookup("alias")[0].apply((args[0],)), *args[1:])
+        return op, args
+
+    try:
+        op, args = args_of(0)
+    except EngineError:
+        return
+    repeated = repeated_change(op, args, context) if type(args[0]) is Tensor else None
+    for seed in (0, 1) if repeated is not None else ():
+        _, one = args_of(seed)
+        _, other = args_of(seed)
+        again = changed(context, op, one, lambda one=one: repeated(one, context))
+        if again is not None:
+            assert again == changed(context, op, other, lambda other=other: op.in_place(other))

@@ -26,6 +26,7 @@ def repeated_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls are repeated from their third on, so that short programs repeat them."""
     monkeypatch.setattr(repeats, "_FIRST", 1)
     monkeypatch.setattr(repeats, "_recipes", {})
+    monkeypatch.setattr(repeats, "_failures", {})
 
 
 NO_GRAD = types_pb2.GRAD_MODE_DISABLED

@@ -24,6 +24,7 @@ from tests.server.session.test_repeated_steps import Side, seen
 def repeated_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "_FIRST", 1)
     monkeypatch.setattr(repeats, "_recipes", {})
+    monkeypatch.setattr(repeats, "_failures", {})
 
 
 def given(*shape: int, grad: bool = False) -> Tensor:
@@ -249,3 +250,26 @@ def test_lists_several_results_indices_and_draws_leave_the_same_state() -> None:
         assert states[0] == states[1]
     made = [each.repeats.made for each in sides[1].session.writers[1].prepared.values()]
     assert all(made)
+
+
+def test_what_failed_in_one_session_is_tried_later_in_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(repeats, "recipe_of_call", lambda op, args, context: (op.apply(args), asked.append(args)))
+    counts = []
+    for _ in range(3):
+        made = mul()
+        for _ in range(40):
+            call(made, given(3), given(3))
+        counts.append(len(asked))
+    assert counts[0] > counts[1] - counts[0] >= counts[2] - counts[1]
+
+
+def test_one_tensor_for_two_operands_of_a_composite_has_a_recipe_of_its_own() -> None:
+    made = Prepared(op("mse_loss", Id(1), Id(2), outputs=[9]), SCOPE)
+    for _ in range(4):
+        one, other = given(3), given(3)
+        call(made, one, one, *made.values[2:])
+        call(made, one, other, *made.values[2:])
+    assert made.repeats.made == 2
+    assert known(made, one, one, *made.values[2:])
+    assert known(made, one, other, *made.values[2:])

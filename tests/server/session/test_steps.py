@@ -100,6 +100,7 @@ class Pair:
 def calls_are_kept_from_the_second_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "_FIRST", 1)
     monkeypatch.setattr(repeats, "_recipes", {})
+    monkeypatch.setattr(repeats, "_failures", {})
 
 
 @pytest.fixture

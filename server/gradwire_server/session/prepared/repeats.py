@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
 from typing import Any, NamedTuple, TypeAlias
 
-from gradwire_engine import Context, Tensor
+from gradwire_engine import Context, Op, Tensor
 from gradwire_engine.op.repeated import Listing, Recipe, Repeated, listing_of, recipe_of_call, recipe_of_change
 from gradwire_server.session.arguments import NamedOp
 
@@ -26,6 +26,8 @@ Description: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], Any, bool]"
 _lock = Lock()
 #: What makes repeated calls, by op, arguments, settings and descriptions; the oldest are forgotten.
 _recipes: dict[Hashable, Recipe] = {}
+#: How often calls with a description could not be repeated.
+_failures: dict[Hashable, int] = {}
 #: Arguments that a prepared op fixes, by op and text. The same objects are compared faster.
 _fixed: dict[Hashable, list[Any]] = {}
 
@@ -91,11 +93,23 @@ class Repeats:
     last: of the last call that was repeated. made: how many have a repeated call.
     """
 
-    __slots__ = ("_call", "_context", "_known", "_numbers", "_places", "_settings", "_tensors", "last", "made")
+    __slots__ = (
+        "_call",
+        "_context",
+        "_known",
+        "_may_be_one",
+        "_numbers",
+        "_places",
+        "_settings",
+        "_tensors",
+        "last",
+        "made",
+    )
 
     def __init__(self, call: NamedOp, context: Context, fixed: Hashable, places: Places) -> None:
         """fixed: stands for the op and its fixed arguments."""
         self._call, self._context, self._tensors = call, context, places.tensors
+        self._may_be_one = type(call.op) is not Op and len(places.tensors) > 1
         #: Places of lists and indices, if there are any.
         self._places = places if places.lists or places.indices else None
         self._settings = (fixed, context.grad_enabled, context.inference, context.default_dtype)
@@ -137,6 +151,10 @@ class Repeats:
                 found += map(describe, arguments[place])
             for place, _, holes in self._places.indices:
                 found += [describe(arguments[place][hole]) for hole in holes]
+        if self._may_be_one:
+            tensors = [id(arguments[place]) for place in self._tensors]
+            if len(set(tensors)) < len(tensors):  # which of them the parts are given is part of the recipe
+                found.append(tuple(map(tensors.index, tensors)))
         return tuple(found)
 
     def _add(self, key: Hashable) -> Repeat:
@@ -147,6 +165,8 @@ class Repeats:
         recipe = _recipes.get((self._settings, key))
         if recipe is not None:
             self._use(made, recipe)
+        elif (self._settings, key) in _failures:
+            made.waiting = made.pause = min(_FIRST << _failures[self._settings, key], _MOST_WAITING)
         return made
 
     def _forget(self, kept: Callable[[Repeat], bool]) -> None:
@@ -165,6 +185,9 @@ class Repeats:
                 _keep(_recipes, (self._settings, key), recipe)
             self._use(known, recipe)
             self._passed(known)
+        else:
+            shared = (self._settings, key)
+            _failures[shared] = min(_keep(_failures, shared, 0) + 2, 16)
         return made
 
     def _use(self, known: Repeat, recipe: Recipe) -> None:
