@@ -318,6 +318,17 @@ def test_in_grad_mode_only_a_change_that_is_not_recorded_is_repeated(context: Co
 
 
 DIRECT: dict[str, list[tuple[Any, ...]]] = {
+    "expand": [
+        (leaf(3, 1).array, (3, 4)), (leaf(1).array, (2, 5)), (leaf(3, 1).array, (2, -1, 4)), (np.asarray(1.5), ()),
+        (leaf(1, 3).array.T, (3, 4)), (np.asarray(1.5), (2, 2)), (leaf(2, 1, 0).array, (2, 4, 0)),
+        (np.ones((2, 1), bool), (2, 3)),
+    ],
+    "reshape": [
+        (leaf(3, 4).array, (2, -1)), (leaf(3, 4).array.T, (12,)), (leaf(0, 4).array, (4, 0)), (leaf(3).array, (3,)),
+    ],
+    "view": [(leaf(3, 4).array, (2, 6)), (leaf(3, 4).array[:, ::2], (3, 2, 1)), (np.asarray(1.5), (1, 1))],
+    "squeeze": [(leaf(3, 1, 4).array, 1), (leaf(1, 3, 1).array, None), (leaf(1, 3, 1).array.T, None)],
+    "unsqueeze": [(leaf(3, 4).array, -1), (leaf(3, 4).array.T, 0), (np.asarray(1.5), 0)],
     "mm": [
         (leaf(5, 3).array, leaf(3, 4).array), (leaf(128, 64).array, leaf(64, 256).array),
         (leaf(256, 128).array.T, leaf(256, 64).array),
@@ -355,7 +366,22 @@ def test_a_direct_forward_has_the_bits_of_the_ops(name: str, context: Context) -
         made, expected = forward_of(op, args)(np, *args), op.compute(args)
         assert (made.dtype, made.shape, made.strides) == (expected.dtype, expected.shape, expected.strides)
         assert made.tobytes() == expected.tobytes()
+        assert made.flags.writeable == expected.flags.writeable
+        assert np.may_share_memory(made, args[0]) == np.may_share_memory(expected, args[0])
+        assert not op.view or (made.base is None) == (expected.base is None)
     assert any(op.direct is not None and op.direct(*args) is not None for args in DIRECT[name])
+
+
+def test_a_direct_view_of_a_read_only_array_is_read_only(context: Context) -> None:
+    for name, args in (("expand", (leaf(3, 1).array, (3, 4))), ("reshape", (leaf(3, 4).array, (4, 3)))):
+        op = OPS[name]
+        assert isinstance(op, Op)
+        forward = forward_of(op, args)
+        args[0].flags.writeable = False
+        made, expected = forward(np, *args), op.compute(args)
+        assert not made.flags.writeable
+        assert made.strides == expected.strides
+    assert forward_of(OPS["expand"], (leaf(3, 2).array, (3, 4))) is OPS["expand"].forward  # the op refuses it
 
 
 def test_a_direct_loss_refuses_what_the_op_refuses(context: Context) -> None:

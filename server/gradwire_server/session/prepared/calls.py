@@ -279,7 +279,8 @@ def _run(session: Session, prepared: Prepared, ids: Words, numbers: Sequence[flo
             else:
                 repeats.last = likely
             if type(result) is Tensor:
-                if result.view is not None:
+                view = result.view
+                if view is not None and view.base not in session.names:
                     detach_from_intermediates(session, arguments, (result,))
                 session.bind(tensor_id, result)
             else:
