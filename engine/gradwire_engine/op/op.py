@@ -278,7 +278,7 @@ class Op(Declaration):
         if track and self.view and self._leaves_graph(args, result):
             track = False
         if type(result) is tuple or type(result) is list:
-            many = self._wrap_many(args, result, track, context)
+            many = self.wrap_many(args, result, track, context)
             if work and track:
                 _set_work(many, estimate_backward(self, arrays))
             if context.duals.active:
@@ -367,7 +367,8 @@ class Op(Declaration):
         made.requires_grad = base.requires_grad and dtypes.is_differentiable(array.dtype)
         return made
 
-    def _wrap_many(self, args: tuple[Any, ...], results: Any, track: bool, context: Context) -> Any:
+    def wrap_many(self, args: tuple[Any, ...], results: Any, track: bool, context: Context) -> Any:
+        """The tensors of several results, recorded if `track`."""
         made = [self.wrap(args, array, context) for array in results]
         if track:
             allowed = self.differentiable_outputs

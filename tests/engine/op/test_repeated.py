@@ -31,12 +31,17 @@ def leaf(*shape: int, grad: bool = True, dtype: str = "float32", seed: int = 0) 
     return tensor(np.random.default_rng(seed).standard_normal(shape).astype(dtype), grad)
 
 
+def saved_of(value: Any) -> Any:
+    if type(value) in (list, tuple):
+        return [saved_of(each) for each in value]
+    if type(value) is Saved:
+        return value.array.tobytes()
+    return (value.shape, value.dtype) if type(value) is Meta else repr(value)
+
+
 def described(made: Tensor) -> Any:
     node = made.node
-    saved = node and [
-        each.array.tobytes() if type(each) is Saved else (each.shape, each.dtype) if type(each) is Meta else each
-        for each in node.saved
-    ]
+    saved = node and [saved_of(each) for each in node.saved]
     return (
         made.array.tobytes(), made.array.dtype, made.array.shape, made.array.strides, made.requires_grad,
         made.storage.nbytes, type(made.storage),
@@ -171,14 +176,98 @@ def test_a_failed_call_changes_nothing(context: Context) -> None:
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("cat", lambda: ([leaf(2), leaf(2)], 0)),
-        ("dropout", lambda: (leaf(4), 0.5, True)),
+        ("rand", lambda: ((3,),)),
         ("nonzero", lambda: (leaf(4),)),
+        ("getitem", lambda: (leaf(4), (tensor(np.ones(4, np.bool_)),))),
+        ("detach", lambda: (leaf(4),)),
+        ("batch_norm", lambda: (leaf(4, 3), leaf(3, grad=False), leaf(3, grad=False), None, None, True, 0.1, 1e-5)),
     ],
 )
 def test_what_depends_on_more_than_descriptions_is_not_repeated(name: str, arguments: Build, context: Context) -> None:
     _, repeated = repeated_call(REGISTRY[name], REGISTRY[name].bind(arguments(), {}), context)
     assert repeated is None
+
+
+GENERAL: dict[str, tuple[str, Callable[[int], tuple[Any, ...]]]] = {
+    "cat": ("cat", lambda n: ([leaf(2, seed=n), leaf(3, seed=n + 1)], 0)),
+    "cat of one tensor": ("cat", lambda n: ([one := leaf(2, seed=n), one], 0)),
+    "stack without gradient": ("stack", lambda n: ([leaf(2, grad=False, seed=n), leaf(2, grad=False)], 0)),
+    "max": ("max", lambda n: (leaf(3, 4, seed=n), 1, False)),
+    "topk": ("topk", lambda n: (leaf(3, 4, seed=n), 2, 1, True, True)),
+    "chunk": ("chunk", lambda n: (leaf(4, 4, seed=n), 2, 0)),
+    "unbind": ("unbind", lambda n: (leaf(4, 4, seed=n), 0)),
+    "layer_norm": ("layer_norm", lambda n: (leaf(3, 4, seed=n), (4,), leaf(4, seed=n + 1), leaf(4), 1e-5)),
+    "max_pool2d": ("max_pool2d", lambda n: (leaf(2, 3, 8, 8, seed=n), (2, 2))),
+    "an index": ("getitem", lambda n: (leaf(5, 4, seed=n), (slice(None), tensor(np.arange(n % 3, n % 3 + 2))))),
+    "dropout": ("dropout", lambda n: (leaf(3, 4, seed=n), 0.5, True)),
+    "no dropout": ("dropout", lambda n: (leaf(3, 4, seed=n), 0.5, False)),
+    "multinomial": ("multinomial", lambda n: (tensor(np.abs(leaf(3, 4, seed=n).array)), 2, True)),
+    "attention": (
+        "scaled_dot_product_attention",
+        lambda n: (leaf(2, 3, 4, seed=n), leaf(2, 3, 4), leaf(2, 3, 4), None, 0.5, False),
+    ),
+}
+
+
+def results_of(made: Any) -> Any:
+    return made if type(made) in (list, tuple) else [made]
+
+
+@pytest.mark.parametrize("name", GENERAL)
+def test_lists_several_results_and_draws_are_repeated(name: str, context: Context) -> None:
+    """With the same results, nodes and random numbers as the op's."""
+    op_name, arguments = GENERAL[name]
+    op = REGISTRY[op_name]
+    bound = [op.bind(arguments(number), {}) for number in range(3)]
+    _, repeated = repeated_call(op, bound[0], context)
+    assert repeated is not None
+    for args in bound[1:]:
+        state = context.generator.get_state()
+        before = context.nodes.next
+        again = repeated(args, context)
+        taken, after = context.nodes.next - before, context.generator.get_state()
+        context.generator.set_state(state)
+        expected = op.apply(args)
+        assert type(again) is type(expected)
+        for one, other in zip(*[results_of(each) for each in (again, expected)], strict=True):
+            assert described(one) == described(other)
+        assert context.nodes.next == before + 2 * taken
+        assert context.generator.get_state() == after
+
+
+def test_a_list_of_other_items_is_left_to_the_op(context: Context) -> None:
+    _, repeated = repeated_call(REGISTRY["cat"], ([leaf(2), leaf(3)], 0), context)
+    assert repeated is not None
+    for items in ([leaf(2)], [leaf(3), leaf(2)], [leaf(2), leaf(3, grad=False)], (leaf(2), leaf(3))):
+        assert repeated((items, 0), context) is None
+    assert repeated((leaf(2), 0), context) is None
+
+
+def test_an_index_out_of_range_is_left_to_the_op(context: Context) -> None:
+    op = REGISTRY["getitem"]
+    _, repeated = repeated_call(op, (leaf(3, 4), (tensor(np.array([0, 1])),)), context)
+    assert repeated is not None
+    before = context.nodes.next
+    assert repeated((leaf(3, 4), (tensor(np.array([0, 7])),)), context) is None
+    assert context.nodes.next == before
+
+
+def test_a_call_that_fails_when_it_has_drawn_raises_what_the_op_raises(context: Context) -> None:
+    """It must not draw a second time."""
+    op, good = REGISTRY["multinomial"], tensor(np.full((2, 3), 0.5, np.float32))
+    args = op.bind((good, 2), {})
+    _, repeated = repeated_call(op, args, context)
+    assert repeated is not None
+    bad = op.bind((tensor(np.full((2, 3), -1, np.float32)), 2), {})
+    state = context.generator.get_state()
+    with pytest.raises(EngineError) as expected:
+        op.apply(bad)
+    after = context.generator.get_state()
+    context.generator.set_state(state)
+    with pytest.raises(EngineError) as refused:
+        repeated(bad, context)
+    assert str(refused.value) == str(expected.value)
+    assert context.generator.get_state() == after
 
 
 def test_a_change_in_place_is_repeated_without_grad_mode(context: Context) -> None:
@@ -229,6 +318,17 @@ def test_in_grad_mode_only_a_change_that_is_not_recorded_is_repeated(context: Co
 
 
 DIRECT: dict[str, list[tuple[Any, ...]]] = {
+    "expand": [
+        (leaf(3, 1).array, (3, 4)), (leaf(1).array, (2, 5)), (leaf(3, 1).array, (2, -1, 4)), (np.asarray(1.5), ()),
+        (leaf(1, 3).array.T, (3, 4)), (np.asarray(1.5), (2, 2)), (leaf(2, 1, 0).array, (2, 4, 0)),
+        (np.ones((2, 1), bool), (2, 3)),
+    ],
+    "reshape": [
+        (leaf(3, 4).array, (2, -1)), (leaf(3, 4).array.T, (12,)), (leaf(0, 4).array, (4, 0)), (leaf(3).array, (3,)),
+    ],
+    "view": [(leaf(3, 4).array, (2, 6)), (leaf(3, 4).array[:, ::2], (3, 2, 1)), (np.asarray(1.5), (1, 1))],
+    "squeeze": [(leaf(3, 1, 4).array, 1), (leaf(1, 3, 1).array, None), (leaf(1, 3, 1).array.T, None)],
+    "unsqueeze": [(leaf(3, 4).array, -1), (leaf(3, 4).array.T, 0), (np.asarray(1.5), 0)],
     "mm": [
         (leaf(5, 3).array, leaf(3, 4).array), (leaf(128, 64).array, leaf(64, 256).array),
         (leaf(256, 128).array.T, leaf(256, 64).array),
@@ -266,7 +366,22 @@ def test_a_direct_forward_has_the_bits_of_the_ops(name: str, context: Context) -
         made, expected = forward_of(op, args)(np, *args), op.compute(args)
         assert (made.dtype, made.shape, made.strides) == (expected.dtype, expected.shape, expected.strides)
         assert made.tobytes() == expected.tobytes()
+        assert made.flags.writeable == expected.flags.writeable
+        assert np.may_share_memory(made, args[0]) == np.may_share_memory(expected, args[0])
+        assert not op.view or (made.base is None) == (expected.base is None)
     assert any(op.direct is not None and op.direct(*args) is not None for args in DIRECT[name])
+
+
+def test_a_direct_view_of_a_read_only_array_is_read_only(context: Context) -> None:
+    for name, args in (("expand", (leaf(3, 1).array, (3, 4))), ("reshape", (leaf(3, 4).array, (4, 3)))):
+        op = OPS[name]
+        assert isinstance(op, Op)
+        forward = forward_of(op, args)
+        args[0].flags.writeable = False
+        made, expected = forward(np, *args), op.compute(args)
+        assert not made.flags.writeable
+        assert made.strides == expected.strides
+    assert forward_of(OPS["expand"], (leaf(3, 2).array, (3, 4))) is OPS["expand"].forward  # the op refuses it
 
 
 def test_a_direct_loss_refuses_what_the_op_refuses(context: Context) -> None:
@@ -280,3 +395,29 @@ def test_a_direct_loss_refuses_what_the_op_refuses(context: Context) -> None:
     ignored = np.array([0, 1, -100, 2, 3, 0])
     made, expected = forward(np, given, ignored, None, "mean", -100), op.compute((given, ignored, None, "mean", -100))
     assert made.tobytes() == expected.tobytes()
+
+
+def test_one_tensor_for_two_operands_of_a_composite_is_one_again(context: Context) -> None:
+    op, one, other = REGISTRY["mse_loss"], leaf(3), leaf(3, seed=1)
+    made, repeated = repeated_call(op, op.bind((one, one), {}), context)
+    assert repeated is not None
+    assert repeated(op.bind((one, other), {}), context) is None
+    again = repeated(op.bind((other, other), {}), context)
+    assert again is not None
+    assert described(again) == described(op.apply(op.bind((other, other), {})))
+    assert made.array == 0
+
+
+def test_a_view_is_changed_in_place_without_grad_mode(context: Context) -> None:
+    off = replace(context, grad_enabled=False)
+    with activate(off):
+        op, base = OPS["copy"], leaf(2, 3, grad=False)
+        assert isinstance(op, Op)
+        row = lambda: REGISTRY["getitem"].apply((base, (0,)))  # noqa: E731
+        repeated = repeated_change(op, (row(), leaf(3), False), off)
+        assert repeated is not None
+        target, source = row(), leaf(3, seed=4)
+        assert repeated((target, source, False), off) is target
+        assert base.array[0].tolist() == source.array.tolist()
+        assert base.storage.version == 1
+        assert repeated((row(), row(), False), off) is None  # shares its memory

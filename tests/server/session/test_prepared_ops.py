@@ -10,7 +10,7 @@ from gradwire_engine import Context, tensor
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.prepared import repeats
 from gradwire_server.session.prepared.ops import Prepared
-from tests.server.harness import Id, op
+from tests.server.harness import Id, argument, op
 
 CONTEXT = Context()
 
@@ -53,6 +53,13 @@ def test_calls_do_not_share_what_they_fill() -> None:
     first = made.arguments(SCOPE, [0, 1, 2, 9], [0.0] * 4, 0)
     second = made.arguments(SCOPE, [0, 3, 4, 9], [0.0] * 4, 0)
     assert (first, second) == ((SCOPE.store[1], SCOPE.store[2]), (SCOPE.store[3], SCOPE.store[4]))
+
+
+def test_ops_that_differ_in_fixed_arguments_share_a_reader() -> None:
+    found = [prepared("softplus", Id(1), 2.0, argument(threshold), outputs=[9]) for threshold in (10, 20)]
+    for made, threshold in zip(found, (10, 20), strict=True):
+        assert made.arguments(SCOPE, [0, 3, 0, 9], [0.0, 0.0, 1.5, 0.0], 0) == (SCOPE.store[3], 1.5, threshold)
+    assert found[0].read.__code__ is found[1].read.__code__  # type: ignore[union-attr]
 
 
 def test_lists_take_as_many_words_as_they_have_tensors() -> None:

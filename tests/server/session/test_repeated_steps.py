@@ -26,6 +26,7 @@ def repeated_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """Calls are repeated from their third on, so that short programs repeat them."""
     monkeypatch.setattr(repeats, "_FIRST", 1)
     monkeypatch.setattr(repeats, "_recipes", {})
+    monkeypatch.setattr(repeats, "_failures", {})
 
 
 NO_GRAD = types_pb2.GRAD_MODE_DISABLED
@@ -67,6 +68,7 @@ class Side:
         self.session.apply_deferred_releases()
         for each in self.session.writers[1].prepared.values():
             each.plainly = each.plainly and self.repeats
+            each.repeatable = self.repeats
             self.repeated += each.repeats.made > 0
         return answer
 
@@ -93,6 +95,8 @@ def node_of(node: Any, numbers: dict[int, int]) -> Any:
     saved = [
         (value.array.tobytes(), value.version, value.output, value.requires_grad)
         if type(value) is Saved
+        else len(value)
+        if type(value) is list
         else repr(value)
         for value in node.saved
         if not hasattr(value, "device")

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+from gradwire.v1 import commands_pb2 as c
+from gradwire.v1 import service_pb2, types_pb2
 from gradwire_engine import Context, Tensor, activate, tensor
 from gradwire_server.session.prepared import repeats
 from gradwire_server.session.prepared.ops import Prepared
 from gradwire_server.session.prepared.repeats import describe, described_gradient
 from tests.server.harness import Id, argument, op
 from tests.server.session.test_prepared_ops import CONTEXT, SCOPE
+from tests.server.session.test_repeated_steps import Side, seen
 
 
 @pytest.fixture(autouse=True)
 def repeated_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "_FIRST", 1)
     monkeypatch.setattr(repeats, "_recipes", {})
+    monkeypatch.setattr(repeats, "_failures", {})
 
 
 def given(*shape: int, grad: bool = False) -> Tensor:
@@ -205,3 +210,66 @@ def test_a_recipe_that_holds_an_array_is_not_kept() -> None:
         for _ in range(4):
             call(made, *args)
         assert (made.repeats.made, len(repeats._recipes)) == (1, kept)
+
+
+def test_lists_several_results_indices_and_draws_leave_the_same_state() -> None:
+    """Sessions of which one repeats such calls: in tensors, nodes, bytes, ids and the generator."""
+    key, parts = types_pb2.Argument(), types_pb2.Argument()
+    key.index.items.add(slice=types_pb2.Slice())
+    key.index.items.add(tensor=4)
+    parts.tensors.ids.extend([0, 0])
+    prepared = [
+        op("cat", parts, argument(0), outputs=[0]),
+        op("chunk", Id(0), argument(2), outputs=[0, 0]),
+        op("getitem", Id(0), key, outputs=[0]),
+        op("dropout", Id(0), outputs=[0]),
+        op("layer_norm", Id(0), argument((4,)), outputs=[0]),
+        op("max", Id(0), argument(1), outputs=[0, 0]),
+    ]
+    sides = [Side(repeated) for repeated in (False, True)]
+    for side in sides:
+        side.session.grad_context.generator.manual_seed(3)
+        with activate(side.session.grad_context):
+            side.session.bind(1, tensor(np.arange(8, dtype=np.float32).reshape(2, 4), True))
+            side.session.bind(2, tensor(np.ones((2, 4), np.float32), True))
+            side.session.bind(3, tensor(np.array([0, 2])))
+        side.run([
+            service_pb2.Command(prepare=c.Prepare(number=number, op=each), quiet=True)
+            for number, each in enumerate(prepared)
+        ])  # fmt: skip
+    for turn in range(6):
+        at = 100 * (turn + 1)
+        words = [0, 1, 2, at, 1, at, at + 1, at + 2, 2, at + 1, 3, at + 3, 3, at, at + 4, 4, at + 4, at + 5]
+        words += [5, at + 5, at + 6, at + 7]
+        calls = c.Calls(count=6, words=struct.pack(f"<{len(words)}Q", *words))
+        answers = [side.run([service_pb2.Command(calls=calls)]) for side in sides]
+        assert answers[0] == answers[1]
+        assert seen(sides[0]) == seen(sides[1])
+        assert at + 7 in sides[0].session.store
+        states = [side.session.grad_context.generator.get_state() for side in sides]
+        assert states[0] == states[1]
+    made = [each.repeats.made for each in sides[1].session.writers[1].prepared.values()]
+    assert all(made)
+
+
+def test_what_failed_in_one_session_is_tried_later_in_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(repeats, "recipe_of_call", lambda op, args, context: (op.apply(args), asked.append(args)))
+    counts = []
+    for _ in range(3):
+        made = mul()
+        for _ in range(40):
+            call(made, given(3), given(3))
+        counts.append(len(asked))
+    assert counts[0] > counts[1] - counts[0] >= counts[2] - counts[1]
+
+
+def test_one_tensor_for_two_operands_of_a_composite_has_a_recipe_of_its_own() -> None:
+    made = Prepared(op("mse_loss", Id(1), Id(2), outputs=[9]), SCOPE)
+    for _ in range(4):
+        one, other = given(3), given(3)
+        call(made, one, one, *made.values[2:])
+        call(made, one, other, *made.values[2:])
+    assert made.repeats.made == 2
+    assert known(made, one, one, *made.values[2:])
+    assert known(made, one, other, *made.values[2:])

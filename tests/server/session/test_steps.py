@@ -111,6 +111,7 @@ class Pair:
 def calls_and_steps_are_kept_from_the_second_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeats, "_FIRST", 1)
     monkeypatch.setattr(repeats, "_recipes", {})
+    monkeypatch.setattr(repeats, "_failures", {})
     monkeypatch.setattr(steps, "_ALWAYS", 16)
     monkeypatch.setattr(steps, "_REPAID", 2)
 

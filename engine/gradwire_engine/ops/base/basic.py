@@ -280,6 +280,27 @@ def expand(xp: Any, input: Array, size: Ints) -> Array:
 expand.works_in(backward=0, grows=False)
 
 
+def _direct_expand(input: Array, size: Ints) -> Any:
+    """The view of a row-major array, without checks; None if it does not fit."""
+    if not isinstance(size, tuple) or not input.flags.c_contiguous or not input.size or input.dtype.isbuiltin != 1:
+        return None
+    try:
+        shape = expand.forward(np, input, size).shape
+    except EngineError:
+        return None
+    strides = _expanded_strides(input, shape)
+
+    def run(xp: Any, input: Array, size: Ints) -> Array:
+        if not shape or not input.flags.writeable:
+            return expand.forward(np, input, size)
+        return np.ndarray(shape, input.dtype, input, 0, strides)
+
+    return run
+
+
+expand.directly(_direct_expand)
+
+
 def _expanded_strides(input: Array, target: Ints) -> Ints:
     """PyTorch's strides of an expanded array: 0 only for expanded dimensions."""
     lead = len(target) - input.ndim

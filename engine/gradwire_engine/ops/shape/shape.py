@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -76,6 +77,24 @@ def reshape(xp: Any, input: Array, shape: Ints) -> Array:
 reshape.works_in(backward=0, grows=False).bounds_results(like_input)
 
 
+def _direct_view(forward: Callable[..., Array]) -> Callable[..., Any]:
+    """What chooses, for a forward that only reshapes row-major arrays, a reshape to the shape that it gives."""
+
+    def choose(input: Array, *rest: Any) -> Any:
+        if not input.flags.c_contiguous:
+            return None
+        try:
+            shape = forward(np, input, *rest).shape
+        except EngineError:
+            return None
+        return lambda xp, input, *rest: input.reshape(shape)
+
+    return choose
+
+
+reshape.directly(_direct_view(reshape.forward))
+
+
 @op(view=True, cost=4)
 def view(xp: Any, input: Array, size: Ints) -> Array:
     """Reshape in row-major order, always a view (torch.Tensor.view).
@@ -93,6 +112,7 @@ def view(xp: Any, input: Array, size: Ints) -> Array:
 
 
 view.works_in(backward=0, grows=False)
+view.directly(_direct_view(view.forward))
 
 
 @op(view=True, drops_grad=True, cost=4)
@@ -217,6 +237,7 @@ def squeeze(xp: Any, input: Array, dim: Ints | None = None) -> Array:
 
 
 squeeze.works_in(backward=0, grows=False)
+squeeze.directly(_direct_view(squeeze.forward))
 
 
 @op(view=True, cost=4)
@@ -226,6 +247,7 @@ def unsqueeze(xp: Any, input: Array, dim: int) -> Array:
 
 
 unsqueeze.works_in(backward=0, grows=False)
+unsqueeze.directly(_direct_view(unsqueeze.forward))
 
 
 squeeze.grad(input=lambda g, input_meta: reshape(g, input_meta.shape)).tangent("linear")

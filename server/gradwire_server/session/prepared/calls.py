@@ -20,7 +20,7 @@ from gradwire_server.session.prepared.templates import Found
 from gradwire_server.session.retry import retry_or_refuse
 from gradwire_server.session.session import Session
 from gradwire_server.session.state.cancel_token import CancelToken
-from gradwire_server.session.tensor_commands import apply_op, bind_results, create, detach_from_intermediates, is_plain
+from gradwire_server.session.tensor_commands import bind_results, create, detach_from_intermediates, is_plain
 from gradwire_server.session.writers import Writer
 
 MAX_PREPARED_BYTES = 256
@@ -339,13 +339,21 @@ def _run(session: Session, prepared: Prepared, ids: Words, numbers: Sequence[flo
             else:
                 repeats.last = likely
             if type(result) is Tensor:
-                if result.view is not None:
+                view = result.view
+                if view is not None and view.base not in session.names:
                     detach_from_intermediates(session, arguments, (result,))
                 session.bind(tensor_id, result)
             else:
                 bind_results(session, call, arguments, result, (tensor_id,), None)
         else:
-            apply_op(session, call, arguments, prepared.new_ids(ids, at), None)
+            new = prepared.new_ids(ids, at)
+            session.check_all_new(new)
+            result = likely.call(arguments, prepared.context)
+            if result is None:
+                result = prepared.apply(arguments)
+            else:
+                repeats.last = likely
+            bind_results(session, call, arguments, (result,) if type(result) is Tensor else result, new, None)
     except EngineError as error:
         describe_operands(error, call.name, arguments)
         raise

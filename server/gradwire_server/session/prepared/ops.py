@@ -3,16 +3,48 @@
 Decoding dominates the cost of a loop of small ops. calls.py applies the calls.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
 from gradwire.v1 import commands_pb2, types_pb2
 from gradwire_engine import Context
 from gradwire_engine.op.repeated import Listing
 from gradwire_server.session.arguments import Tensors, check_in_place, named_op, read_index
-from gradwire_server.session.prepared.repeats import Description, Repeats, shared_values
+from gradwire_server.session.prepared.repeats import Description, Places, Repeats, shared_values
 
 Words: TypeAlias = Sequence[int]
+
+
+Read: TypeAlias = "Callable[[Mapping[int, Any], Words, Sequence[float], int], tuple[Any, ...]]"
+
+
+def reader_of(values: Sequence[Any], tensors: Sequence[tuple[int, int]], numbers: Sequence[tuple[int, int]]) -> Read:
+    """What makes the tuple of a call's arguments. Raises KeyError for a missing tensor.
+
+    values: the fixed arguments. tensors, numbers: pairs of parameter position and word number.
+    """
+    told = [f"values[{place}]" for place in range(len(values))]
+    for place, word in tensors:
+        told[place] = f"store[ids[at + {word}]]"
+    for place, word in numbers:
+        told[place] = f"numbers[at + {word}]"
+    fixed = [place for place, each in enumerate(told) if each.startswith("values")]
+    for place in fixed:
+        told[place] = f"v{place}"
+    made: Read = _reader(", ".join(f"v{place}" for place in fixed), "".join(f"{each}, " for each in told))(
+        *[values[place] for place in fixed]
+    )
+    return made
+
+
+@lru_cache(maxsize=1024)
+def _reader(fixed: str, told: str) -> Callable[..., Any]:
+    """The function of a source text; many ops have the same."""
+    made: dict[str, Any] = {}
+    exec(f"def bound({fixed}):\n def read(store, ids, numbers, at):\n  return ({told})\n return read", made)
+    bound: Callable[..., Any] = made["bound"]
+    return bound
 
 
 class OpScope(Tensors, Protocol):
@@ -34,6 +66,8 @@ class Prepared:
         "outputs",
         "plainly",
         "raw",
+        "read",
+        "repeatable",
         "repeats",
         "tensors",
         "values",
@@ -58,15 +92,23 @@ class Prepared:
         call.check_complete(self.values)
         if call.in_place:
             check_in_place(call, request.outputs, bool(self.tensors) and self.tensors[0][0] == 0)
-        #: Whether arguments are tensors and numbers, so that `apply` may repeat calls.
+        #: Whether arguments are tensors and numbers, so that calls may be joined; and whether `apply` may repeat calls.
         self.plainly = not self.lists and not self.indices and (call.in_place or self.outputs == 1)
-        places = [[place for place, _ in found] for found in (self.tensors, self.numbers)]
-        fixed, self.values = shared_values(call, self.values)
-        self.repeats = Repeats(call, self.context, fixed, *places)
+        self.repeatable = True
+        places = Places(
+            [place for place, _ in self.tensors],
+            [place for place, _ in self.numbers],
+            [(place, count) for place, _, count in self.lists],
+            [(place, items, [hole for hole, _ in holes]) for place, items, holes in self.indices],
+        )
+        fixed, self.values = shared_values(call, self.values, places)
+        #: Reads the arguments of a call whose tensors exist; None if they have lists or indices.
+        self.read = None if self.lists or self.indices else reader_of(self.values, self.tensors, self.numbers)
+        self.repeats = Repeats(call, self.context, fixed, places)
 
     def apply(self, arguments: tuple[Any, ...]) -> Any:
         """Apply the op, in its context, to arguments that the likely call did not take. Raises EngineError."""
-        return self.repeats.apply(arguments) if self.plainly else self.call.apply(arguments)
+        return self.repeats.apply(arguments) if self.repeatable else self.call.apply(arguments)
 
     def listing_for(self, operands: Sequence[Description], numbers: Sequence[float]) -> Listing | None:
         """What the repeated call of such operands and numbers, in the words' order, computes; None without one."""
@@ -114,8 +156,13 @@ class Prepared:
 
     def arguments(self, session: Tensors, ids: Words, numbers: Sequence[float], at: int) -> tuple[Any, ...]:
         """Arguments of the call that begins at word `at`. Raises Refusal: TENSOR_NOT_FOUND, DEPENDENCY_FAILED."""
-        values = self.values.copy()
         store = session.store
+        if self.read is not None:
+            try:
+                return self.read(store, ids, numbers, at)
+            except KeyError:
+                pass  # what is missing is refused below
+        values = self.values.copy()
         for position, word in self.tensors:
             tensor_id = ids[at + word]
             found = store.get(tensor_id)

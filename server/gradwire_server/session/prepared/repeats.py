@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from gradwire_engine import Context, Tensor
+from gradwire_engine import Context, Op, Tensor
 from gradwire_engine.op.repeated import Listing, Recipe, Repeated, listing_of, recipe_of_call, recipe_of_change
 from gradwire_server.session.arguments import NamedOp
 
@@ -26,13 +26,24 @@ Description: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], Any, bool]"
 _lock = Lock()
 #: What makes repeated calls, by op, arguments, settings and descriptions; the oldest are forgotten.
 _recipes: dict[Hashable, Recipe] = {}
+#: How often calls with a description could not be repeated.
+_failures: dict[Hashable, int] = {}
 #: Arguments that a prepared op fixes, by op and text. The same objects are compared faster.
 _fixed: dict[Hashable, list[Any]] = {}
 
 
-def shared_values(call: NamedOp, values: list[Any]) -> tuple[Hashable, list[Any]]:
+class Places(NamedTuple):
+    """Where a call has what varies: tensors, numbers, lists with their lengths, indices with items and their holes."""
+
+    tensors: Sequence[int] = ()
+    numbers: Sequence[int] = ()
+    lists: Sequence[tuple[int, int]] = ()
+    indices: Sequence[tuple[int, tuple[Any, ...], Sequence[int]]] = ()
+
+
+def shared_values(call: NamedOp, values: list[Any], places: Places) -> tuple[Hashable, list[Any]]:
     """What an op's fixed arguments are known by, and these, as the first op with equal ones has them."""
-    key = (call.op, call.in_place, repr(values))
+    key = (call.op, call.in_place, repr((values, places)))
     return key, values if any(type(each) is list for each in values) else _keep(_fixed, key, values)
 
 
@@ -82,16 +93,28 @@ class Repeats:
     last: of the last call that was repeated. made: how many have a repeated call.
     """
 
-    __slots__ = ("_call", "_context", "_known", "_numbers", "_settings", "_tensors", "last", "made")
+    __slots__ = (
+        "_call",
+        "_context",
+        "_known",
+        "_may_be_one",
+        "_numbers",
+        "_places",
+        "_settings",
+        "_tensors",
+        "last",
+        "made",
+    )
 
-    def __init__(
-        self, call: NamedOp, context: Context, fixed: Hashable, tensors: list[int], numbers: list[int]
-    ) -> None:
-        """fixed: stands for the op and its fixed arguments. tensors, numbers: places of the arguments that vary."""
-        self._call, self._context, self._tensors = call, context, tensors
+    def __init__(self, call: NamedOp, context: Context, fixed: Hashable, places: Places) -> None:
+        """fixed: stands for the op and its fixed arguments."""
+        self._call, self._context, self._tensors = call, context, places.tensors
+        self._may_be_one = type(call.op) is not Op and len(places.tensors) > 1
+        #: Places of lists and indices, if there are any.
+        self._places = places if places.lists or places.indices else None
         self._settings = (fixed, context.grad_enabled, context.inference, context.default_dtype)
         # A call of one op that promotes takes any float; others take the floats for which they were made.
-        self._numbers = () if getattr(call.op, "promotes", None) else tuple(numbers)
+        self._numbers = () if getattr(call.op, "promotes", None) else tuple(places.numbers)
         self._known: dict[Hashable, Repeat] = {}
         self.made = 0
         self.last = Repeat()
@@ -123,6 +146,15 @@ class Repeats:
             each: Tensor = arguments[place]
             array = each.array
             found.append((array.shape, array.strides, array.dtype, each.requires_grad))
+        if self._places is not None:
+            for place, _ in self._places.lists:
+                found += map(describe, arguments[place])
+            for place, _, holes in self._places.indices:
+                found += [describe(arguments[place][hole]) for hole in holes]
+        if self._may_be_one:
+            tensors = [id(arguments[place]) for place in self._tensors]
+            if len(set(tensors)) < len(tensors):  # which of them the parts are given is part of the recipe
+                found.append(tuple(map(tensors.index, tensors)))
         return tuple(found)
 
     def _add(self, key: Hashable) -> Repeat:
@@ -133,6 +165,8 @@ class Repeats:
         recipe = _recipes.get((self._settings, key))
         if recipe is not None:
             self._use(made, recipe)
+        elif (self._settings, key) in _failures:
+            made.waiting = made.pause = min(_FIRST << _failures[self._settings, key], _MOST_WAITING)
         return made
 
     def _forget(self, kept: Callable[[Repeat], bool]) -> None:
@@ -151,6 +185,9 @@ class Repeats:
                 _keep(_recipes, (self._settings, key), recipe)
             self._use(known, recipe)
             self._passed(known)
+        else:
+            shared = (self._settings, key)
+            _failures[shared] = min(_keep(_failures, shared, 0) + 2, 16)
         return made
 
     def _use(self, known: Repeat, recipe: Recipe) -> None:
