@@ -572,6 +572,7 @@ def recipe_of_call(op: Op | Composite, args: tuple[Any, ...], context: Context) 
     if isinstance(op, Composite) and (op.reads_values or _depends_on_data(op, args)):
         return op.apply(args), None
     recorder, first, made = CallRecorder(), context.nodes.next, None
+    state = context.generator.get_state() if op.draws else None
     try:
         made, _ = record(context, lambda: op.apply(args), recorder)
     except EngineError as error:
@@ -581,6 +582,8 @@ def recipe_of_call(op: Op | Composite, args: tuple[Any, ...], context: Context) 
         # The recorder holds the results of a composite's ops, so without it the call takes less memory.
         recorder.calls.clear()
         context.nodes.next = first
+        if state is not None:
+            context.generator.set_state(state)
         return op.apply(args), None
     if context.duals.active:  # the call gave its result a tangent, which no recorded op does
         return made, None
