@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -339,14 +340,22 @@ def _direct_sum(input: Array, size: Ints | int) -> Callable[..., Array] | None:
     lead = input.ndim - len(size)
     if lead < 1 or input.shape[lead:] != size or math.prod(size) < 2 or math.prod(input.shape[:lead]) > _MOST_KEPT:
         return None
-    ones, rest = np.ones(math.prod(input.shape[:lead]), input.dtype), math.prod(size)
+    rows, dtype, rest = math.prod(input.shape[:lead]), input.dtype, math.prod(size)
 
     def run(xp: Any, input: Array, size: Ints) -> Array:
         if not input.flags.c_contiguous:
             return sum_to_size.forward(np, input, size)
-        return np.matmul(ones, input.reshape(1, -1, rest)).reshape(size)
+        return np.matmul(_kept_ones(rows, dtype), input.reshape(1, -1, rest)).reshape(size)
 
     return run
+
+
+@lru_cache(maxsize=32)
+def _kept_ones(count: int, dtype: DType) -> Array:
+    """Ones of which few are kept: repeated calls, of which a process may have thousands, hold none."""
+    made = np.ones(count, dtype)
+    made.flags.writeable = False
+    return made
 
 
 sum_to_size.directly(_direct_sum)
@@ -408,7 +417,7 @@ def _runs(axes: list[int]) -> list[tuple[int, int]]:
 # Elements from which a product with ones is faster; _BLOCK elements are added at a time, to keep precision.
 _LARGE = 4096
 _BLOCK = 1024
-_MOST_KEPT = 1 << 14  # ones that are kept for repeated calls, beside the account
+_MOST_KEPT = 1 << 14  # ones of `_kept_ones`, which are beside the account
 
 
 def _row_sums(rows: Array) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -154,33 +155,38 @@ def _nll_loss(xp: Any, input: Array, target: Array, weight: Array | None, reduct
     return xp.asarray(summed, input.dtype)
 
 
-_MOST_KEPT = 1 << 14  # positions that are kept for repeated calls, beside the account
+_MOST_KEPT = 1 << 14  # positions of `_begins`, which are beside the account
 
 
-def _direct_positions(
-    shape: Ints, dtype: Any, target: Array, weight: Array | None, reduction: str, ignore_index: int
-) -> Array | None:
-    """Where each sample's classes begin, if no target is ignored or weighted; None if the op's own choices matter."""
+def _is_direct(shape: Ints, dtype: Any, target: Array, weight: Array | None, reduction: str, ignore_index: int) -> bool:
+    """Whether no target is ignored or weighted, and no other choice of the op matters."""
     if len(shape) != 2 or 0 in shape or target.shape != shape[:1] or target.dtype != dtypes.int64:
-        return None
+        return False
     if weight is not None or reduction == "none" or 0 <= ignore_index < shape[1] or shape[0] > _MOST_KEPT:
-        return None
-    return np.arange(0, shape[0] * shape[1], shape[1]) if dtype in (dtypes.float32, dtypes.float64) else None
+        return False
+    return dtype in (dtypes.float32, dtypes.float64)
+
+
+@lru_cache(maxsize=32)
+def _begins(rows: int, classes: int) -> Array:
+    """Where each sample's classes begin; repeated calls, of which a process may have thousands, hold none."""
+    made = np.arange(0, rows * classes, classes)
+    made.flags.writeable = False
+    return made
 
 
 def _direct_loss(
     input: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int
 ) -> Callable[..., Array] | None:
     """nll_loss of classes, if all of them exist."""
-    begins = _direct_positions(input.shape, input.dtype, target, weight, reduction, ignore_index)
-    if begins is None:
+    if not _is_direct(input.shape, input.dtype, target, weight, reduction, ignore_index):
         return None
-    classes, count = input.shape[1], np.asarray(input.shape[0], input.dtype)
+    (rows, classes), count = input.shape, np.asarray(input.shape[0], input.dtype)
 
     def run(xp: Any, input: Array, target: Array, *rest: Any) -> Array:
         if target.view(np.uint64).max() >= classes:
             return _nll_loss.forward(np, input, target, *rest)
-        picked = input.reshape(-1)[begins + target]
+        picked = input.reshape(-1)[_begins(rows, classes) + target]
         summed = -picked.sum(dtype=picked.dtype)
         return np.asarray(summed / count if reduction == "mean" else summed, input.dtype)
 
@@ -220,17 +226,16 @@ def _direct_loss_backward(
     grad: Array, target: Array, weight: Array | None, reduction: str, ignore_index: int, shape: Ints
 ) -> Callable[..., Array] | None:
     """The gradient of `_direct_loss`."""
-    begins = _direct_positions(tuple(shape), grad.dtype, target, weight, reduction, ignore_index)
-    if begins is None or grad.ndim:
+    if grad.ndim or not _is_direct(tuple(shape), grad.dtype, target, weight, reduction, ignore_index):
         return None
-    classes, elements, count = shape[1], math.prod(shape), grad.dtype.type(shape[0])
+    rows, classes, elements, count = *shape, math.prod(shape), grad.dtype.type(shape[0])
 
     def run(xp: Any, grad: Array, target: Array, *rest: Any) -> Array:
         if target.view(np.uint64).max() >= classes:
             return _nll_loss_backward.forward(np, grad, target, *rest)
         share = np.negative(grad)
         result = np.zeros(elements, grad.dtype)
-        result[begins + target] = share / count if reduction == "mean" else share
+        result[_begins(rows, classes) + target] = share / count if reduction == "mean" else share
         return result.reshape(shape)
 
     return run
