@@ -24,6 +24,7 @@ from gradwire_server.common.futures import Steps
 from gradwire_server.common.limits import Limits
 from gradwire_server.common.payload import dtype_of
 from gradwire_server.common.protocol import EPOCH
+from gradwire_server.session.prepared.repeats import RepeatRoom
 from gradwire_server.session.prepared.steps import StepMemo
 from gradwire_server.session.prepared.templates import Templates
 from gradwire_server.session.state.activity import Activity
@@ -93,6 +94,7 @@ class Session(TensorTable):
         self.graph_walks = GraphWalks()
         self.passes: PassMemo | None = PassMemo()
         self.steps: StepMemo | None = StepMemo()
+        self.repeat_room = RepeatRoom()
         self.templates = Templates()
         self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the most recently run is last
         self.hooks = HookTable()

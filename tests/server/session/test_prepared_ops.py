@@ -10,6 +10,7 @@ from gradwire_engine import Context, tensor
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.prepared import repeats
 from gradwire_server.session.prepared.ops import Prepared
+from gradwire_server.session.prepared.repeats import RepeatRoom
 from tests.server.harness import Id, argument, op
 
 CONTEXT = Context()
@@ -19,6 +20,7 @@ class Scope:
     """Four tensors by id."""
 
     def __init__(self) -> None:
+        self.repeat_room = RepeatRoom()
         self.store = {number: tensor(np.full(2, float(number))) for number in (1, 2, 3, 4)}
 
     def tensor(self, tensor_id: int) -> Any:

@@ -14,7 +14,7 @@ from gradwire.v1 import service_pb2, types_pb2
 from gradwire_engine import Context, Tensor, activate, tensor
 from gradwire_server.session.prepared import repeats
 from gradwire_server.session.prepared.ops import Prepared
-from gradwire_server.session.prepared.repeats import describe, described_gradient
+from gradwire_server.session.prepared.repeats import RepeatRoom, describe, described_gradient
 from tests.server.harness import Id, argument, op
 from tests.server.session.test_prepared_ops import CONTEXT, SCOPE
 from tests.server.session.test_repeated_steps import Side, seen
@@ -142,7 +142,7 @@ class Other:
     """Another session."""
 
     def __init__(self, made: Context) -> None:
-        self.store, self.made = SCOPE.store, made
+        self.store, self.made, self.repeat_room = SCOPE.store, made, RepeatRoom()
 
     def context(self, grad_mode: int, default_dtype: int = 0) -> Context:
         return self.made
@@ -202,14 +202,50 @@ def test_recipes_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(repeats._fixed) == 1
 
 
-def test_a_recipe_that_holds_an_array_is_not_kept() -> None:
-    for rows, kept in ((8, 1), (4096, 0)):
-        repeats._recipes.clear()
-        made = Prepared(op("nll_loss", Id(1), Id(2), outputs=[9]), SCOPE)
-        args = (given(rows, 2), tensor(np.zeros(rows, np.int64)), *made.values[2:])
-        for _ in range(4):
-            call(made, *args)
-        assert (made.repeats.made, len(repeats._recipes)) == (1, kept)
+def test_a_recipe_that_holds_an_array_is_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Prepared(op("relu", Id(1), outputs=[9]), SCOPE)
+    held = np.ones(4096)
+    monkeypatch.setattr(made.call.op, "direct", lambda *args: lambda xp, input: xp.maximum(input, held[0]))
+    for _ in range(4):
+        call(made, given(3))
+    assert (made.repeats.made, len(repeats._recipes)) == (1, 0)
+
+
+@pytest.mark.parametrize("name", ["nll_loss", "cross_entropy"])
+def test_losses_of_many_samples_hold_no_arrays(name: str) -> None:
+    """Else thousands of repeated calls would hold gigabytes beside the account."""
+    made = Prepared(op(name, Id(1), Id(2), outputs=[9]), SCOPE)
+    args = (given(4096, 2), tensor(np.zeros(4096, np.int64)), *made.values[2:])
+    for _ in range(4):
+        call(made, *args)
+    assert (made.repeats.made, len(repeats._recipes)) == (1, 1)
+
+
+def test_the_descriptions_of_a_session_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The op that first took room loses its own, and makes them again when it is called."""
+    monkeypatch.setattr(repeats, "_MOST_OF_SESSION", 50)
+    session = Other(CONTEXT)
+    every = [Prepared(op("mul", Id(1), Id(2), outputs=[9]), session) for _ in range(9)]
+    for made in every * 2:
+        for size in range(1, 13):
+            for _ in range(4):
+                call(made, given(size), given(size))
+        assert call(made, given(12), given(12))
+        kept = sum(len(each.repeats._known) for each in every)
+        assert kept == session.repeat_room._used <= 50
+        assert all(sum(one.call is not repeats._nothing for one in each.repeats._known.values()) == each.repeats.made
+                   for each in every)  # fmt: skip
+
+
+def test_an_op_that_gives_descriptions_back_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeats, "_MOST_KNOWN", 4)
+    session = Other(CONTEXT)
+    made = Prepared(op("mul", Id(1), Id(2), outputs=[9]), session)
+    for size in range(1, 40):
+        call(made, given(size), given(size))
+        assert session.repeat_room._used == len(made.repeats._known) <= 4
+    made.repeats.clear()
+    assert session.repeat_room._used == len(session.repeat_room._taken) == 0
 
 
 def test_lists_several_results_indices_and_draws_leave_the_same_state() -> None:
@@ -262,6 +298,25 @@ def test_what_failed_in_one_session_is_tried_later_in_another(monkeypatch: pytes
             call(made, given(3), given(3))
         counts.append(len(asked))
     assert counts[0] > counts[1] - counts[0] >= counts[2] - counts[1]
+
+
+def test_a_failure_that_another_thread_forgets_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Forgotten(dict[Any, int]):
+        def __contains__(self, key: object) -> bool:
+            return True
+
+    monkeypatch.setattr(repeats, "_failures", Forgotten())
+    assert not call(mul(), given(3), given(3))
+
+
+def test_failures_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repeats, "_MOST_SHARED", 5)
+    monkeypatch.setattr(repeats, "recipe_of_call", lambda op, args, context: (op.apply(args), None))
+    made = mul()
+    for size in range(1, 30):
+        for _ in range(3):
+            call(made, given(size), given(size))
+    assert len(repeats._failures) == 5
 
 
 def test_one_tensor_for_two_operands_of_a_composite_has_a_recipe_of_its_own() -> None:

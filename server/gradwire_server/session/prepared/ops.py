@@ -11,7 +11,7 @@ from gradwire.v1 import commands_pb2, types_pb2
 from gradwire_engine import Context
 from gradwire_engine.op.repeated import Listing
 from gradwire_server.session.arguments import Tensors, check_in_place, named_op, read_index
-from gradwire_server.session.prepared.repeats import Description, Places, Repeats, shared_values
+from gradwire_server.session.prepared.repeats import Description, Places, RepeatRoom, Repeats, shared_values
 
 Words: TypeAlias = Sequence[int]
 
@@ -49,6 +49,8 @@ def _reader(fixed: str, told: str) -> Callable[..., Any]:
 
 class OpScope(Tensors, Protocol):
     """The session in which an op is prepared."""
+
+    repeat_room: RepeatRoom
 
     def context(self, grad_mode: int, default_dtype: int = 0) -> Context:
         """Engine context of an op. Raises Refusal."""
@@ -104,7 +106,7 @@ class Prepared:
         fixed, self.values = shared_values(call, self.values, places)
         #: Reads the arguments of a call whose tensors exist; None if they have lists or indices.
         self.read = None if self.lists or self.indices else reader_of(self.values, self.tensors, self.numbers)
-        self.repeats = Repeats(call, self.context, fixed, places)
+        self.repeats = Repeats(call, self.context, fixed, places, session.repeat_room)
 
     def apply(self, arguments: tuple[Any, ...]) -> Any:
         """Apply the op, in its context, to arguments that the likely call did not take. Raises EngineError."""

@@ -18,6 +18,7 @@ from gradwire_server.session.arguments import NamedOp
 _FIRST, _MOST_WAITING = 2, 1 << 12
 _MOST = 16  # descriptions of one op that have a repeated call
 _MOST_KNOWN = 64  # descriptions of one op
+_MOST_OF_SESSION = 1 << 13  # descriptions of all ops of a session, of about 5 KB each
 _MOST_SHARED = 1 << 12  # recipes, and arguments of prepared ops, of all sessions
 #: What repeated calls ask of an operand: shape, strides, dtype, and whether it requires grad.
 Description: TypeAlias = "tuple[tuple[int, ...], tuple[int, ...], Any, bool]"
@@ -51,9 +52,19 @@ def _keep(known: dict[Hashable, Any], key: Hashable, value: Any) -> Any:
     """The value that is known by a key, which may be this one from now on."""
     with _lock:
         found = known.setdefault(key, value)
-        if len(known) > _MOST_SHARED:
-            del known[next(iter(known))]
+        _drop_oldest(known)
     return found
+
+
+def _drop_oldest(known: dict[Hashable, Any]) -> None:
+    if len(known) > _MOST_SHARED:
+        del known[next(iter(known))]
+
+
+def _note_failure(key: Hashable) -> None:
+    with _lock:
+        _failures[key] = min(_failures.get(key, 0) + 2, 16)
+        _drop_oldest(_failures)
 
 
 def describe(operand: Tensor) -> Description:
@@ -87,6 +98,32 @@ class Repeat:
         self.waiting, self.pause = _FIRST, 1
 
 
+class RepeatRoom:
+    """Room for the descriptions of a session's ops. Where it is used up, the op that first took some loses its own."""
+
+    __slots__ = ("_taken", "_used")
+
+    def __init__(self) -> None:
+        self._used = 0
+        self._taken: dict[Repeats, int] = {}
+
+    def take(self, repeats: Repeats) -> None:
+        """Take room for one description of an op."""
+        while self._used >= _MOST_OF_SESSION:
+            next(iter(self._taken)).clear()
+        self._used += 1
+        self._taken[repeats] = self._taken.get(repeats, 0) + 1
+
+    def give_back(self, repeats: Repeats, count: int) -> None:
+        """Give the room of an op's descriptions back."""
+        if not count:
+            return
+        self._used -= count
+        left = self._taken.pop(repeats) - count
+        if left:
+            self._taken[repeats] = left
+
+
 class Repeats:
     """The descriptions with which an op was called.
 
@@ -100,14 +137,16 @@ class Repeats:
         "_may_be_one",
         "_numbers",
         "_places",
+        "_room",
         "_settings",
         "_tensors",
         "last",
         "made",
     )
 
-    def __init__(self, call: NamedOp, context: Context, fixed: Hashable, places: Places) -> None:
+    def __init__(self, call: NamedOp, context: Context, fixed: Hashable, places: Places, room: RepeatRoom) -> None:
         """fixed: stands for the op and its fixed arguments."""
+        self._room = room
         self._call, self._context, self._tensors = call, context, places.tensors
         self._may_be_one = type(call.op) is not Op and len(places.tensors) > 1
         #: Places of lists and indices, if there are any.
@@ -161,16 +200,24 @@ class Repeats:
         """A new description, with a repeated call if another session has made what makes it."""
         if len(self._known) >= _MOST_KNOWN:
             self._forget(lambda each: each.call is not _nothing)
+        self._room.take(self)
         made = self._known[key] = Repeat()
         recipe = _recipes.get((self._settings, key))
         if recipe is not None:
             self._use(made, recipe)
-        elif (self._settings, key) in _failures:
-            made.waiting = made.pause = min(_FIRST << _failures[self._settings, key], _MOST_WAITING)
+        elif failures := _failures.get((self._settings, key), 0):  # one look-up: another thread may forget it
+            made.waiting = made.pause = min(_FIRST << failures, _MOST_WAITING)
         return made
 
+    def clear(self) -> None:
+        """Forget all descriptions."""
+        self._forget(lambda each: False)
+        self.made, self.last = 0, Repeat()
+
     def _forget(self, kept: Callable[[Repeat], bool]) -> None:
+        before = len(self._known)
         self._known = {key: each for key, each in self._known.items() if kept(each)}
+        self._room.give_back(self, before - len(self._known))
 
     def _make(self, key: Hashable, known: Repeat, arguments: tuple[Any, ...]) -> Any:
         """Apply the op and make what repeats the call."""
@@ -186,8 +233,7 @@ class Repeats:
             self._use(known, recipe)
             self._passed(known)
         else:
-            shared = (self._settings, key)
-            _failures[shared] = min(_keep(_failures, shared, 0) + 2, 16)
+            _note_failure((self._settings, key))
         return made
 
     def _use(self, known: Repeat, recipe: Recipe) -> None:
