@@ -132,6 +132,16 @@ def test_numbers_that_a_repeated_call_fixes_are_part_of_what_it_is_known_by() ->
     assert all(call(made, given(3), beta, 20.0) for beta in (1.0, 2.0) * 2)
 
 
+def test_a_listing_is_that_of_the_sign_of_zero() -> None:
+    made = Prepared(op("leaky_relu", Id(1), 0.0, outputs=[9]), SCOPE)
+    for _ in range(4):
+        call(made, given(3), 0.0)
+    operands = [describe(given(3))]
+    assert made.listing_for(operands, [0.0]) is not None
+    assert made.listing_for(operands, [-0.0]) is None
+    assert made.listing_for(operands, [1.0]) is None
+
+
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (1, 4, 1), (2, 3, 4)])
 def test_a_gradient_is_described_like_a_contiguous_array(shape: tuple[int, ...]) -> None:
     leaf = tensor(np.asarray(np.ones(shape, np.float32), order="F"), True)

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, NamedTuple, TypeAlias
 
 from gradwire_engine import Context, Op, Tensor
-from gradwire_engine.op.repeated import Listing, Recipe, Repeated, listing_of, recipe_of_call, recipe_of_change
+from gradwire_engine.op.repeated import Listing, Recipe, Repeated, is_same, listing_of, recipe_of_call, recipe_of_change
 from gradwire_server.session.arguments import NamedOp
 
 #: Calls with a description before the one that makes what repeats them. After a failure the number doubles.
@@ -176,7 +176,12 @@ class Repeats:
     def listing_for(self, operands: Sequence[Description], numbers: Sequence[float]) -> Listing | None:
         """What the repeated call of such operands and numbers computes; None if there is none or it is not known."""
         known = self._known.get((*(numbers if self._numbers else ()), *operands))
-        return None if known is None else listing_of(known.call)
+        found = None if known is None else listing_of(known.call)
+        if found is not None:  # the key of -0.0 is that of 0.0
+            pairs = [(found.operands[place].value, each) for place, each in zip(self._numbers, numbers, strict=False)]
+            if not all(is_same(*pair) for pair in pairs):
+                return None
+        return found
 
     def _key(self, arguments: tuple[Any, ...]) -> Hashable:
         """What decides whether a repeated call takes the arguments, but for rare states."""
