@@ -278,8 +278,10 @@ def _command_steps(
     times = session.activity.op_times
     final = len(commands) - 1
     noted: Step | None = None
+    keeps = False  # whether ids wait in `late`
     begun: Step | None = None  # of which not all calls before the backward have run
-    late: list[int] = []  # released when they have
+    late = session.kept_ids  # released when they have, or when memory is short
+    late.clear()  # what an ended batch has left
     for number, (command, kind) in enumerate(zip(commands, kinds, strict=True)):
         if repeated:
             span = _seq_count(command, kind)
@@ -313,6 +315,8 @@ def _command_steps(
                 continue
             yield from run_calls(session, writer, command.calls, repeated, results)
             repeated = 0
+            if keeps and not late:
+                begun, keeps = None, False  # a call has had to release them
             if begun is not None and number == begun.last_calls:
                 if begun.note(session):
                     noted = begun
@@ -330,11 +334,14 @@ def _command_steps(
         if noted is not None and number == noted.end:
             noted.confirm(session)
             noted = None
+        if begun is not None and begun.is_due and not begun.has_room(session):
+            begun = None
         if begun is not None and begun.is_due:
             late += unused.get(number, ())
         elif number in unused or late:
             session.release_all([*late, *unused.get(number, ())])
             late.clear()
+        keeps = bool(late)
     if times is not None:
         times.rest()
 

@@ -64,8 +64,13 @@ def _is_out_of_memory(error: Exception) -> bool:
 
 
 def _free_memory(session: Session) -> bool:
-    """Collect reference cycles made by `create_graph` and drop programs' plans; return whether bytes were freed."""
+    """Collect reference cycles made by `create_graph` and drop what is kept for speed; return whether bytes were freed.
+
+    That are programs' plans, and released tensors with which a step would be noted.
+    """
     held = session.account.bytes
+    session.release_all(session.kept_ids)
+    session.kept_ids.clear()
     for program in session.programs.values():
         program.plans.clear()
     gc.collect()

@@ -95,6 +95,7 @@ class Session(TensorTable):
         self.passes: PassMemo | None = PassMemo()
         self.steps: StepMemo | None = StepMemo()
         self.repeat_room = RepeatRoom()
+        self.kept_ids: list[int] = []  # unused ids that are not released before a step is noted
         self.templates = Templates()
         self.programs: OrderedDict[bytes, Any] = OrderedDict()  # the most recently run is last
         self.hooks = HookTable()

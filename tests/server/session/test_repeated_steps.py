@@ -307,3 +307,37 @@ def test_a_memory_limit_refuses_the_same_steps(seed: int) -> None:
             side.session.account.limit = side.session.account.bytes + limit if limit else 1 << 30
         assert sides[0].run(commands) == sides[1].run(commands), number
         assert seen(sides[0]) == seen(sides[1]), number
+
+
+@pytest.mark.parametrize(("room", "ids"), [(3.5, 99), (4.0, 99), (4.5, 99), (5.0, 99), (99.0, 6), (99.0, 7)])
+def test_a_step_is_not_refused_for_results_that_are_kept_to_note_it(room: float, ids: int) -> None:
+    """What is enough for the first step is enough for the later ones, of which some are noted."""
+    side = Side(True)
+    session, data = side.session, np.ones((64, 64), np.float32)
+    with activate(session.grad_context):
+        session.bind(1, tensor(data))
+        session.bind(2, tensor(data, True))
+    prepared = [op("mul", Id(0), 2.0, outputs=[0]), op("mul", Id(0), Id(0), outputs=[0]), op("sum", Id(0), outputs=[0])]
+    side.run([
+        service_pb2.Command(prepare=c.Prepare(number=number, op=each), quiet=True)
+        for number, each in enumerate(prepared)
+    ])  # fmt: skip
+    session.account.limit = session.account.bytes + int(room * data.nbytes)
+    session.max_tensors = ids
+
+    def calls(*words: int, count: int = 1) -> service_pb2.Command:
+        return service_pb2.Command(calls=c.Calls(count=count, words=struct.pack(f"<{len(words)}Q", *words)), quiet=True)
+
+    two = struct.unpack("<Q", struct.pack("<d", 2.0))[0]
+    clear = service_pb2.Command(set_grad=c.SetGradRequest(tensor=2), quiet=True)
+    for turn in range(1, 20):
+        at = 100 * turn
+        answer = side.run([
+            calls(0, 1, two, at, 0, at, two, at + 1, count=2), clear, calls(0, at + 1, two, at + 2), clear,
+            calls(0, at + 2, two, at + 3, 1, 2, at + 3, at + 4, 2, at + 4, at + 5, count=3),
+            service_pb2.Command(backward=c.BackwardRequest(tensors=[at + 5]), quiet=True),
+            service_pb2.Command(release=c.ReleaseRequest(tensors=range(at, at + 6)), quiet=True),
+        ])  # fmt: skip
+        assert not service_pb2.RunResponse.FromString(answer).results, turn
+        assert not session.kept_ids
+        assert session.store[2].grad.array.tobytes() == (16 * data).tobytes()  # type: ignore[union-attr]

@@ -160,13 +160,15 @@ class Known:
     """What is known of steps with these commands and one pattern of ids: how often they ran, and their list."""
 
     __slots__ = (
-        "calls", "fixed", "given", "kinds", "list", "made", "misses", "noted", "patience", "pattern", "runs",
+        "calls", "draws", "fixed", "given", "kinds", "list", "made", "misses", "noted", "patience", "pattern", "runs",
         "template_tries", "varying",
     )  # fmt: skip
 
     def __init__(self, kinds: Sequence[_Kind], pattern: tuple[int, ...]) -> None:
         self.kinds, self.pattern = kinds, pattern
         self.calls = kinds.index(BACKWARD)
+        #: Whether a call may draw. Such a step has no list, and a call that is retried would draw other numbers.
+        self.draws = any(isinstance(kind, Prepared) and kind.call.op.draws for kind in kinds)
         self.made = self._made(kinds)
         #: The list, once it is confirmed; until then in `noted`.
         self.list: RepeatedStep | None = None
@@ -311,7 +313,11 @@ class Step:
     @property
     def is_due(self) -> bool:
         """Whether `note` would note it now, so that its tensors must stay until then."""
-        return self.known.list is None and self._is_due(self.known.runs + 1)
+        return self.known.list is None and not self.known.draws and self._is_due(self.known.runs + 1)
+
+    def has_room(self, scope: StepScope) -> bool:
+        """Whether there may be as many tensors as there are if none is released before the step is noted."""
+        return len(scope.store) + len(self.known.results) <= scope.max_tensors
 
     def _is_due(self, runs: int) -> bool:
         if runs < (_OFTEN_CUT if self.commands.cut else _OFTEN):
