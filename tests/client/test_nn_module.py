@@ -429,3 +429,15 @@ def test_parameter_knows_its_name_in_the_outermost_module():
 def test_unknown_function_names_close_ones():
     with pytest.raises(AttributeError, match=r"Did you mean: .*conv2d"):
         nn.functional.conv2  # noqa: B018
+
+
+def test_a_module_that_is_moved_to_where_it_is_waits_for_nothing_and_keeps_its_gradients(session, monkeypatch):
+    model = nn.Linear(3, 2)
+    model(gw.ones(1, 3)).sum().backward()
+    before = [(each.grad, each.data_ptr(), each._version) for each in model.parameters()]
+    waits, wait = [], session.wait
+    monkeypatch.setattr(session, "wait", lambda command, *args: waits.append(command) or wait(command, *args))
+    assert model.to("cpu").to(gw.float32).cpu().float() is model
+    assert waits == [] or session.every_call_waits
+    after = [(each.grad, each.data_ptr(), each._version) for each in model.parameters()]
+    assert all(one[0] is two[0] and one[1:] == two[1:] for one, two in zip(before, after, strict=True))

@@ -665,13 +665,18 @@ def _replace_data(param: Any, fn: Callable[[Tensor], Tensor]) -> None:
     if is_lazy(param):
         param.data = fn(param.data)
         return
-    grad = param.grad
-    data = fn(param.detach())
+    grad, bare = param.grad, param.detach()
+    data = fn(bare)
+    stays = data is bare  # such as of `to` with the present device and dtype
     if grad is None:
-        param.data = data
+        if not stays:
+            param.data = data
+        return
+    bare = grad.detach()
+    new_grad = fn(bare)
+    if stays and new_grad is bare:
         return
     # The gradient is taken off first: a gradient must have its tensor's dtype and device at every moment.
-    new_grad = fn(grad.detach())
     param.grad = None
     param.data = data
     param.grad = new_grad.requires_grad_(grad.requires_grad)
