@@ -8,6 +8,7 @@ from gradwire import nn
 from gradwire._tensor.call import _parameters
 from gradwire.optim import _noted, _steps
 from gradwire.v1 import programs_pb2
+from tests.client.oracle import torch
 
 RNG = np.random.default_rng(0)  # conftest.py seeds it anew for each test
 
@@ -296,3 +297,49 @@ def test_a_finalizer_may_read_a_value_while_a_step_is_noted(deferring, notes, mo
     trained(gw, "Adam(params)", [RNG.standard_normal((2, 3))], 2)
     assert notes == [True]
     assert seen == [6.0]
+
+
+def _with_changed_state(framework, text, change, steps=8):
+    params = [framework.tensor([1.0, -2.0, 0.5], requires_grad=True), framework.tensor([3.0], requires_grad=True)]
+    optimizer = optimizer_of(framework, text, params)
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss_of(params).backward()
+        if step == 4:
+            for param in params:
+                change(framework, optimizer, param)
+        optimizer.step()
+    states = optimizer.state_dict()["state"].values()
+    return [*[param.tolist() for param in params], *[float(state["step"]) for state in states]]
+
+
+def _replace_state(framework, optimizer, param):
+    optimizer.state[param] = dict(optimizer.state[param])
+
+
+def _set_step(framework, optimizer, param):
+    optimizer.state[param]["step"] = framework.tensor(1.0)
+
+
+@pytest.mark.parametrize("change", [_replace_state, _set_step])
+@pytest.mark.parametrize(
+    "text", ["Adam(params, lr=0.1)", "Adagrad(params, lr_decay=0.1)", "RAdam(params, lr=0.1)", "ASGD(params, t0=2)"]
+)
+def test_a_state_that_a_program_replaces_is_the_one_that_counts(text, change, session):
+    expected = _with_changed_state(torch, text, change)
+    for found, known in zip(_with_changed_state(gw, text, change), expected, strict=True):
+        assert found == pytest.approx(known, rel=1e-4, abs=1e-6)
+
+
+def test_adagrads_first_sums_are_those_of_its_constructor(session):
+    """PyTorch leaves out what a group says."""
+
+    def run(framework):
+        params = [framework.ones(2, requires_grad=True) for _ in range(2)]
+        groups = [{"params": params[:1], "initial_accumulator_value": 3.0}, {"params": params[1:]}]
+        optimizer = framework.optim.Adagrad(groups, lr=0.1, initial_accumulator_value=1.0)
+        sum(param.sum() for param in params).backward()
+        optimizer.step()
+        return [param.tolist() for param in params]
+
+    assert run(gw) == [pytest.approx(each) for each in run(torch)]

@@ -268,8 +268,12 @@ class Optimizer:
             for each in value if isinstance(value, tuple) else (value,):
                 if isinstance(each, Tensor) and each.requires_grad:
                     raise NotImplementedError(f"differentiable steps have no gradient of {name}: give a number")
+        self._read_numbers()
+
+    def _read_numbers(self) -> None:
+        """Read those numbers of the state that a program has given as tensors, as they are in PyTorch."""
         for values in self.state.values():
-            for name in NUMBERS:
+            for name in NUMBERS if isinstance(values, dict) else ():
                 if isinstance(values.get(name), Tensor):
                     number = values[name].item()
                     values[name] = int(number) if name == "step" else number

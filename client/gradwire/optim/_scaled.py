@@ -75,7 +75,7 @@ class Adagrad(Optimizer):
                 self.state[param] = self._initial_state(param, group)
 
     def _initial_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        begun = group["initial_accumulator_value"]
+        begun = self.defaults["initial_accumulator_value"]  # as in PyTorch, which leaves out a group's own
         return {"step": 0, "sum": full_like(param.detach(), complex(begun, begun) if param.is_complex() else begun)}
 
     def _update(self, group: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from gradwire._proxy.memo import DRAWING_OPS, WRITING_OPS
 from gradwire._proxy.results import new_proxy
 from gradwire._transport.wire import Value
 from gradwire.optim._noted import NotedStep, note_step
+from gradwire.optim._plain_updates import NUMBERS
 from gradwire.v1 import programs_pb2, service_pb2
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Steps:
             or MODES.get()  # which see each op
             or self._failures >= _MOST_FAILURES
         ):
+            optimizer._read_numbers()
             update()
             return
         step_state = _step_state(optimizer)
@@ -138,8 +140,12 @@ def _step_state(optimizer: Optimizer) -> StepState | None:
             held = state.get(param)
             if held is None:
                 continue
+            seen.append(id(held))  # whose numbers a program counts
             for name, value in held.items():
                 if isinstance(value, Handle):
+                    if name in NUMBERS:
+                        optimizer._read_numbers()
+                        return _step_state(optimizer)
                     seen.append(value._id)
                 elif name == "step":
                     # Parameters that are equally far share their numbers.
