@@ -1,0 +1,55 @@
+"""Results that stay after a repeated step: their tensors and nodes are those that the calls would have made.
+
+tests/server/session/test_steps.py compares whole sessions.
+"""
+
+import numpy as np
+import pytest
+
+from gradwire_engine import REGISTRY, Account, Context, activate, backward, tensor
+from gradwire_engine.autograd.kept_results import KeptResults, Symbol, left_values
+from gradwire_engine.core.context import CURRENT
+from gradwire_engine.op.repeated import listing_of, repeated_call
+
+
+@pytest.fixture
+def context():
+    with activate(Context(account=Account(limit=1 << 30))):
+        yield CURRENT.get()
+
+
+def test_a_freed_and_an_unfreed_result_have_the_tensors_and_nodes_of_their_calls(context):
+    """exp(x) * 2.0 leads to the loss; sin(x) does not."""
+    leaf = tensor(np.array([0.5, -1.0]), True)
+    names = [("exp", (0,), 1), ("mul", (1, 2.0), 2), ("sin", (0,), 3)]
+    made, symbols = [leaf], []
+    for call, (name, places, out) in enumerate(names):
+        args = REGISTRY[name].bind([made[each] if type(each) is int else each for each in places], {})
+        result, repeated = repeated_call(REGISTRY[name], args, context)
+        result = repeated(args, context)
+        made.append(result)
+        ((part, _),) = listing_of(repeated).parts
+        symbol = Symbol(part, [each if type(each) is int else 4 for each in places], out, context, call, ())
+        symbol.edges = [symbols[0], None] if name == "mul" else [0]
+        symbol.seq = call
+        symbols.append(symbol)
+    registers = [each.array for each in made] + [2.0]
+    freed = {each: left_values(each, made[each.made].node, ()) for each in symbols[:2]}
+    results = KeptResults(symbols, freed)
+    results.check(registers, made)
+    keeping = results.keeping((2, 3))
+    assert keeping.registers == {2, 3}
+    kept = keeping.tensors(registers, {0: leaf}, 100, 7)
+    for place, real in ((2, made[2]), (3, made[3])):
+        assert kept[place].array is real.array and kept[place].requires_grad
+        assert (kept[place].node.name, kept[place].node.op) == (real.node.name, real.node.op)
+        assert (kept[place].node.seq, kept[place].node.command) == (100 + place - 1, 7 + place - 1)
+    assert kept[2].node.edges[0][0].name == made[1].node.name and kept[2].node.edges[0][0].freed
+    backward([kept[3]], [tensor(np.ones(2))])  # nothing has freed it
+    np.testing.assert_array_equal(leaf.grad.array, np.cos(leaf.array))
+
+
+def test_a_result_that_the_step_does_not_know_may_not_stay(context):
+    results = KeptResults([], {})
+    results.check([], [tensor(np.ones(1))])
+    assert results.keeping((0,)) is None
