@@ -33,7 +33,6 @@ from gradwire.optim._plain_updates import NUMBERS, has_own_methods, has_plain_op
 
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import SessionProtocol
-    from gradwire.optim._optimizer import Optimizer
 
 _LEAST = 3  # parameters of a group, from which the first one's tape is worth its time
 #: Ops that may warn of real numbers, too.
@@ -43,7 +42,7 @@ _Source = float | str | int
 _TAPE: ContextVar[_Tape | None] = ContextVar("gradwire_optimizer_tape", default=None)
 
 
-def update_alike(optimizer: Optimizer, group: dict[str, Any]) -> bool:
+def update_alike(optimizer: Any, group: dict[str, Any]) -> bool:
     """Update a group's parameters; False, with nothing done, if each must be updated op by op."""
     kinds = kinds_of(optimizer, group)
     if kinds is None:
@@ -74,14 +73,14 @@ def update_alike(optimizer: Optimizer, group: dict[str, Any]) -> bool:
     return True
 
 
-def _given(optimizer: Optimizer, param: Tensor) -> dict[str, Tensor]:
+def _given(optimizer: Any, param: Tensor) -> dict[str, Tensor]:
     """The tensors that an update begins with, by name."""
     state = optimizer.state.get(param) or {}
     held = {f"state {name}": value for name, value in state.items() if isinstance(value, Handle)}
     return {"param": param, "grad": param.grad, **held}
 
 
-def kinds_of(optimizer: Optimizer, group: dict[str, Any], noted: bool = False) -> list[list[Tensor]] | None:
+def kinds_of(optimizer: Any, group: dict[str, Any], noted: bool = False) -> list[list[Tensor]] | None:
     """The parameters with gradients, those of a kind together; None if one is unusual, or they are few.
 
     noted: for `_noted`, which names no gradients, and takes few.
@@ -125,7 +124,7 @@ def kinds_of(optimizer: Optimizer, group: dict[str, Any], noted: bool = False) -
     return list(kinds.values()) if sum(map(len, kinds.values())) >= least else None
 
 
-def _is_plain(optimizer: Optimizer, group: dict[str, Any]) -> bool:
+def _is_plain(optimizer: Any, group: dict[str, Any]) -> bool:
     """Whether the update of each parameter is this package's code alone, and reads no tensor's value."""
     if type(group) is not dict or not (is_of_package(optimizer) and has_plain_options(group) and has_own_methods()):
         return False

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gradwire._proxy.protocols import SessionProtocol
-    from gradwire.optim._optimizer import Optimizer
 
 #: Ops on floating tensors of one description, and on numbers, that give such a tensor. The server refuses none of them.
 _IN_PLACE = frozenset({"add_", "addcdiv_", "addcmul_", "copy_", "div_", "lerp_", "mul_", "sqrt_"})
@@ -64,7 +63,7 @@ class NotedStep(NamedTuple):
     counters: list[Callable[[int], None]]
 
 
-def note_step(session: SessionProtocol, optimizer: Optimizer) -> NotedStep | None:
+def note_step(session: SessionProtocol, optimizer: Any) -> NotedStep | None:
     """The next step as a program; None, with nothing done but the state's beginning, if it must go op by op."""
     groups = []
     for group in optimizer.param_groups:
@@ -123,7 +122,7 @@ class _First(NamedTuple):
 
 
 def _add_updates(
-    program: _Program, recorder: _Numbers, optimizer: Optimizer, group: dict[str, Any], params: Sequence[Tensor]
+    program: _Program, recorder: _Numbers, optimizer: Any, group: dict[str, Any], params: Sequence[Tensor]
 ) -> None:
     """Add the updates of parameters: the first one's is noted, those of alike ones have the same ops."""
     known: dict[tuple[Any, ...], _First] = {}
@@ -141,7 +140,7 @@ def _add_updates(
         program.add(param, {f"state {name}": state[name] for name in first.tensors}, first.note)
 
 
-def _noted(optimizer: Optimizer, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> _First:
+def _noted(optimizer: Any, group: dict[str, Any], param: Tensor, state: dict[str, Any]) -> _First:
     """The note of a parameter's update, which changes the numbers of its state."""
     params, states = group["params"], optimizer.state
     tensors = {name: value for name, value in state.items() if isinstance(value, Handle)}
