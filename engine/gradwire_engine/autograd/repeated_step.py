@@ -18,7 +18,8 @@ import numpy as np
 
 from gradwire_engine.autograd.buffer_reuse import own
 from gradwire_engine.autograd.kept_results import Keeping, KeptResults, Symbol, left_values
-from gradwire_engine.autograd.repeated_backward import NotedPass, PassMemo, is_plain, same_bits
+from gradwire_engine.autograd.noted_pass import NotedPass, is_plain, same_bits
+from gradwire_engine.autograd.repeated_backward import PassMemo
 from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.core.device import cupy
 from gradwire_engine.graph.graph import LAST, Node

@@ -23,7 +23,7 @@ from gradwire_engine import (
     tensor,
 )
 from gradwire_engine.autograd.node_call import NodeCall
-from gradwire_engine.autograd.repeated_backward import Later
+from gradwire_engine.autograd.noted_pass import Later
 from gradwire_engine.core.device import CPU, canonical, selected, to_device
 from gradwire_engine.core.index_bounds import note as note_bounds
 from gradwire_engine.core.random import MT19937, PCG64

@@ -14,15 +14,9 @@ import numpy as np
 import pytest
 
 from gradwire_engine import REGISTRY, Account, Context, EngineError, Interrupt, Tensor, activate, backward, tensor
-from gradwire_engine.autograd.repeated_backward import (
-    _MOST_UNUSED,
-    _OFTEN,
-    NotedPass,
-    PassMemo,
-    _is_of_ops,
-    _Noting,
-    _Unusual,
-)
+from gradwire_engine.autograd.noted_pass import NotedPass, Unusual
+from gradwire_engine.autograd.noting import Noting, _is_of_ops
+from gradwire_engine.autograd.repeated_backward import _MOST_UNUSED, _OFTEN, PassMemo
 from gradwire_engine.graph.callbacks import hook_tensor
 from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_engine.graph.tensor import leave_graph, retain_grad
@@ -358,7 +352,8 @@ def test_a_cancelled_pass_changes_nothing(graphs: Graphs, memo: PassMemo, monkey
 
     loss, interrupt, clock = graphs(), Due(), iter([0.0])  # the slice is over after the first reading
     interrupt.at = 1.0
-    monkeypatch.setattr("gradwire_engine.autograd.repeated_backward.monotonic", lambda: next(clock, 2.0))
+    for name in ("repeated_backward", "noting", "noted_pass"):
+        monkeypatch.setattr(f"gradwire_engine.autograd.{name}.monotonic", lambda: next(clock, 2.0))
     object.__setattr__(graphs.context, "interrupt", interrupt)
     before = graphs.grads()
     with pytest.raises(EngineError, match="cancelled"):
@@ -479,13 +474,13 @@ def test_formulas_of_ops_are_shared_only_for_the_same_numbers(
 ) -> None:
     """Layers that are alike have the same ops; a formula that is given another axis or place has its own."""
     monkeypatch.setattr("gradwire_engine.autograd.repeated_backward._OFTEN", 1)
-    recorded, steps_of = [], _Noting._steps_of
+    recorded, steps_of = [], Noting._steps_of
 
-    def counted(noting: _Noting, compute: Any, given: list[int]) -> Any:
+    def counted(noting: Noting, compute: Any, given: list[int]) -> Any:
         recorded.append(compute)
         return steps_of(noting, compute, given)
 
-    monkeypatch.setattr(_Noting, "_steps_of", counted)
+    monkeypatch.setattr(Noting, "_steps_of", counted)
     graphs, memo = Graphs(context), PassMemo()
 
     def build() -> Tensor:
@@ -564,7 +559,7 @@ def test_a_formula_that_reads_arrays_is_called_by_each_pass(context: Context) ->
 
     given = np.ones(3)
     root = REGISTRY["sum"].apply((tensor(given, True), None, False, None))
-    noting = _Noting([root.node], root, context, True)
+    noting = Noting([root.node], root, context, True)
     register = noting._step(lambda xp: given, ())
     made = noting._formula(formula, (given.shape, given.dtype), [register, register])
     assert made > register
@@ -576,7 +571,7 @@ def test_a_formula_that_is_called_has_its_result_fitted_by_ops(context: Context)
     vectors = [np.random.default_rng(seed).standard_normal(3).astype(np.float32) for seed in range(2)]
     rows = np.random.default_rng(2).standard_normal((400, 3)).astype(np.float32)
     root = REGISTRY["sum"].apply((tensor(vectors[0], True), None, False, None))
-    noting = _Noting([root.node], root, context, True)
+    noting = Noting([root.node], root, context, True)
     register, alpha = noting._step(lambda xp: rows, ()), noting._register(1)
     before = len(noting._made.steps)
     made = noting._formula(
@@ -587,7 +582,7 @@ def test_a_formula_that_is_called_has_its_result_fitted_by_ops(context: Context)
     assert noting.values[made].tobytes() == REGISTRY["sum_to_size"].apply((tensor(rows), (3,))).array.tobytes()
     assert called[0](np, rows, 1) is rows
     for other in (rows[:-1], np.asfortranarray(rows), rows.astype(np.float64), np.float32(1)):
-        with pytest.raises(_Unusual):
+        with pytest.raises(Unusual):
             called[0](np, other, 1)
 
 
@@ -659,7 +654,7 @@ def test_a_list_that_often_does_not_fit_is_forgotten(context: Context, monkeypat
     (noted,) = [each for each in memo._known.values() if isinstance(each, NotedPass)]
 
     def fails(xp: Any, *values: Any) -> Any:
-        raise _Unusual
+        raise Unusual
 
     noted.steps[-1] = (fails, *noted.steps[-1][1:])
     for _ in range(20):
