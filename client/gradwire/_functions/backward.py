@@ -116,9 +116,9 @@ def backward(
     if not (plain or create_graph or check_nan) and may_know(session, [*roots, *gradients, *targets]):
         memo = DerivativeMemo("backward", session, (roots, gradients, targets), (keep,))
     if plain or (memo is not None and memo.entry is not None):
-        # If Ctrl-C interrupts before the gradients are marked, the server must be asked which exist.
         if plain and len(roots) == 1 and not given:
             differentiating(roots[0], array_of)
+        # If Ctrl-C interrupts before the gradients are marked, the server must be asked which exist.
         before = mark_gradients_unknown(reachable.owners() if memo is None else memo.received())
         try:
             if memo is None or memo.entry is None:

@@ -28,7 +28,8 @@ CallSite = tuple[CodeType, int]
 _DRAWING_NOTHING = frozenset(
     {"backward", "grad", "retain_grad", "run_program", "set_data", "set_grad", "set_requires_grad"}
 )
-# Templates of commands that differ in ids alone, by name, number of ids and flag.
+# Commands in which nothing but ids and a flag varies, and their templates by name, number of ids and flag.
+_OF_IDS = frozenset({"set_grad", "set_requires_grad"})
 _TEMPLATES: dict[tuple[str, int, bool | None], Template | None] = {}
 
 
@@ -90,8 +91,8 @@ def run(
 
 
 def _template(name: str, key: tuple[Any, ...], values: Sequence[Value], build: Build) -> Template | None:
-    """The template of a command in which nothing but ids and a flag varies. Others have their own each."""
-    if not values or name == "run_program":
+    """The template of a command. Those in which nothing but ids and a flag varies share one."""
+    if name not in _OF_IDS:
         return make_template(build, values)
     form = name, len(values), key[0] if key and type(key[0]) is bool else None
     if form not in _TEMPLATES:

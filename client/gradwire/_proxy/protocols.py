@@ -12,6 +12,7 @@ from weakref import WeakValueDictionary
 
 from gradwire._proxy.draw_order import DrawOrder
 from gradwire._proxy.memo import MemoEntry, Model
+from gradwire._proxy.root_reads import RootReads
 from gradwire._proxy.shadow_graph import HookHolders
 from gradwire._transport.transport import Transport
 from gradwire._transport.wire import Value
@@ -99,7 +100,7 @@ class SessionProtocol(Protocol):
     recorder: RecorderProtocol | None
     segments: SegmentsProtocol | None
     check_at: int
-    root_reads: Any
+    root_reads: RootReads
     untracked_writes: int
     hidden_writes: int
     float_writes: int

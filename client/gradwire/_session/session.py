@@ -36,11 +36,11 @@ from gradwire._base.timeouts import TIMEOUT, Alarm
 from gradwire._proxy.draw_order import DrawOrder
 from gradwire._proxy.handle import UNKNOWN
 from gradwire._proxy.memo import MEMO_LIMIT, MemoEntry, Model
+from gradwire._proxy.root_reads import RootReads
 from gradwire._proxy.shadow_graph import HookHolders
 from gradwire._session.deferred_errors import WRITER_SHIFT, CallSite, DeferredErrors
 from gradwire._session.entered import enter, leave
 from gradwire._session.module_calls import ModuleCall, Owner, attribute, new_log
-from gradwire._session.root_reads import RootReads
 from gradwire._session.saving import Snapshot, restored_tensors, save_session
 from gradwire._session.step_ends import StepEnds, unused
 from gradwire._transport import wire

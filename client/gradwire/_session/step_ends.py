@@ -11,10 +11,15 @@ from collections.abc import Collection, Sequence
 from struct import pack
 from typing import Any
 
+from gradwire.v1 import service_pb2
+
 #: Commands of a step, up to which a batch waits for its end.
 LONGEST = 64
 _MOST = 256  # beginnings of steps that are noted
-_CREATE, _SET_GRAD = 0x0A, 0x3A  # tags of commands
+#: The first bytes of commands: their tags, of fields below 16 with a length.
+_CREATE, _SET_GRAD = (
+    service_pb2.Command.DESCRIPTOR.fields_by_name[name].number << 3 | 2 for name in ("create", "set_grad")
+)
 
 
 class StepEnds:

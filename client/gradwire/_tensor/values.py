@@ -70,7 +70,7 @@ def read_item(source: Handle) -> Any:
     count = math.prod(source._spec.shape)
     if count != 1:
         raise refuse(f"a Tensor with {count} elements cannot be converted to Scalar", errors_pb2.REASON_RUNTIME)
-    if known is None:
+    if known is None:  # else the value was asked for already, but does not hold any more
         source._session.root_reads.read(source._id)
     seen = Seen(source)
     array = _read_drawn(source) if known is not None and known.drawn else _read(source)

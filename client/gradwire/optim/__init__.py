@@ -8,7 +8,6 @@ from gradwire.optim._averaged import ASGD
 from gradwire.optim._lbfgs import LBFGS
 from gradwire.optim._matrices import Adafactor, Muon
 from gradwire.optim._optimizer import Optimizer
-from gradwire.optim._plain_updates import has_own_methods, is_own_class
 from gradwire.optim._scaled import Adadelta, Adagrad, RMSprop, Rprop
 from gradwire.optim._sgd import SGD
 
@@ -32,10 +31,5 @@ __all__ = [
     "lr_scheduler",
     "swa_utils",
 ]
-
-# Seen now, so that a program's first step does not look through these classes.
-has_own_methods()
-for _kind in (SGD, Adam, AdamW, RMSprop, Adagrad):
-    is_own_class(_kind)
 
 __getattr__ = names_of_paths(__name__)

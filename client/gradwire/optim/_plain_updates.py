@@ -36,12 +36,7 @@ def is_of_package(optimizer: Any) -> bool:
     """Whether all that an optimizer can call is this package's."""
     if any(callable(each) and name != "_scheduled_step" for name, each in optimizer.__dict__.items()):
         return False
-    return is_own_class(type(optimizer))
-
-
-def is_own_class(kind: type[Any]) -> bool:
-    """Whether all that a class can call is this package's."""
-    return all(map(_is_ours, kind.__mro__[:-1]))
+    return all(map(_is_ours, type(optimizer).__mro__[:-1]))
 
 
 def has_plain_options(group: dict[str, Any]) -> bool:

@@ -14,8 +14,6 @@ from gradwire_server.session.arguments import Tensors, check_in_place, named_op,
 from gradwire_server.session.prepared.repeats import Description, Places, RepeatRoom, Repeats, shared_values
 
 Words: TypeAlias = Sequence[int]
-
-
 Read: TypeAlias = "Callable[[Mapping[int, Any], Words, Sequence[float], int], tuple[Any, ...]]"
 
 
@@ -24,17 +22,14 @@ def reader_of(values: Sequence[Any], tensors: Sequence[tuple[int, int]], numbers
 
     values: the fixed arguments. tensors, numbers: pairs of parameter position and word number.
     """
-    told = [f"values[{place}]" for place in range(len(values))]
+    told = [f"v{place}" for place in range(len(values))]
     for place, word in tensors:
         told[place] = f"store[ids[at + {word}]]"
     for place, word in numbers:
         told[place] = f"numbers[at + {word}]"
-    fixed = [place for place, each in enumerate(told) if each.startswith("values")]
-    for place in fixed:
-        told[place] = f"v{place}"
-    made: Read = _reader(", ".join(f"v{place}" for place in fixed), "".join(f"{each}, " for each in told))(
-        *[values[place] for place in fixed]
-    )
+    fixed = [place for place, each in enumerate(told) if each == f"v{place}"]
+    bound = _reader(", ".join(f"v{place}" for place in fixed), "".join(f"{each}, " for each in told))
+    made: Read = bound(*[values[place] for place in fixed])
     return made
 
 
