@@ -48,7 +48,7 @@ class Operand(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """What a repeated call computes, for those who join calls (autograd/repeated_step.py).
+    """What a repeated call computes, for those who join calls (autograd/step_join.py).
 
     parts: each with the sources of its arguments: ("given", an argument of the call), ("made", the result of an
     earlier part) or ("value", a constant). The last part makes the result. room: bytes; work: operations of one part.

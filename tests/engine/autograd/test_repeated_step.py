@@ -13,7 +13,8 @@ import pytest
 
 from gradwire_engine import REGISTRY, Account, Context, Tensor, activate, backward, tensor
 from gradwire_engine.autograd.repeated_backward import PassMemo
-from gradwire_engine.autograd.repeated_step import Call, Ran, RepeatedStep, make
+from gradwire_engine.autograd.repeated_step import Ran, RepeatedStep
+from gradwire_engine.autograd.step_join import Call, make
 from gradwire_engine.core.context import CURRENT
 from gradwire_engine.graph.callbacks import hook_tensor, hooks_of
 from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback

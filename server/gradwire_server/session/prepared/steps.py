@@ -12,7 +12,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from gradwire_engine import Context, Tensor
 from gradwire_engine.autograd.repeated_backward import PassMemo
-from gradwire_engine.autograd.repeated_step import Call, Cleared, Named, Ran, RepeatedStep, make
+from gradwire_engine.autograd.repeated_step import Ran, RepeatedStep
+from gradwire_engine.autograd.step_join import Call, Cleared, Named, make
 from gradwire_engine.op.repeated import Listing
 from gradwire_server.common.protocol import CLIENT_IDS
 from gradwire_server.session.prepared.ops import Prepared, Words
