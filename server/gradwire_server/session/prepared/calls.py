@@ -325,35 +325,25 @@ def _run(session: Session, prepared: Prepared, ids: Words, numbers: Sequence[flo
     try:
         repeats = prepared.repeats
         likely = repeats.last.following
-        if call.in_place:
-            if likely.call(arguments, prepared.context) is None:
-                prepared.apply(arguments)
-            else:
-                repeats.last = likely
-        elif prepared.outputs == 1:
-            tensor_id = ids[at + prepared.width - 1]
-            session.check_new(tensor_id)
-            result: Any = likely.call(arguments, prepared.context)
-            if result is None:
-                result = prepared.apply(arguments)
-            else:
-                repeats.last = likely
-            if type(result) is Tensor:
-                view = result.view
-                if view is not None and view.base not in session.names:
-                    detach_from_intermediates(session, arguments, (result,))
-                session.bind(tensor_id, result)
-            else:
-                bind_results(session, call, arguments, result, (tensor_id,), None)
+        if prepared.outputs == 1:
+            session.check_new(ids[at + prepared.width - 1])
+        elif not call.in_place:
+            session.check_all_new(prepared.new_ids(ids, at))
+        result: Any = likely.call(arguments, prepared.context)
+        if result is None:
+            result = prepared.apply(arguments)
         else:
-            new = prepared.new_ids(ids, at)
-            session.check_all_new(new)
-            result = likely.call(arguments, prepared.context)
-            if result is None:
-                result = prepared.apply(arguments)
-            else:
-                repeats.last = likely
-            bind_results(session, call, arguments, (result,) if type(result) is Tensor else result, new, None)
+            repeats.last = likely
+        if call.in_place:
+            return
+        if type(result) is Tensor and prepared.outputs == 1:
+            view = result.view
+            if view is not None and view.base not in session.names:
+                detach_from_intermediates(session, arguments, (result,))
+            session.bind(ids[at + prepared.width - 1], result)
+        else:
+            results = (result,) if type(result) is Tensor else result
+            bind_results(session, call, arguments, results, prepared.new_ids(ids, at), None)
     except EngineError as error:
         describe_operands(error, call.name, arguments)
         raise
