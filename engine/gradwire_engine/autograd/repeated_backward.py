@@ -38,7 +38,8 @@ from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.op import Op
 from gradwire_engine.op.refusals import shares_elements
-from gradwire_engine.op.repeated import forward_of, is_repeatable, is_same, record
+from gradwire_engine.op.repeated import forward_of, is_repeatable, record
+from gradwire_engine.op.repeated_source import is_same
 from gradwire_engine.ops.base.basic import fit
 from gradwire_engine.ops.linalg.matrix import matrix_t
 
