@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from gradwire_engine.core.context import Context
 from gradwire_engine.graph.graph import AccumulateGrad, Edge, Meta, Node
 from gradwire_engine.graph.tensor import Tensor, ViewOf, detach_from_base, edge_of
-from gradwire_engine.op.repeated import Part
+from gradwire_engine.op.repeated_source import Part
 
 #: Types of saved values that nothing changes.
 _FIXED = (bool, int, float, str, Meta, type(None))

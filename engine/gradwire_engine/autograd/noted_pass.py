@@ -20,7 +20,7 @@ from gradwire_engine.graph.graph import Meta, Node
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Storage, Tensor
 from gradwire_engine.op.refusals import shares_elements
-from gradwire_engine.op.repeated import is_same
+from gradwire_engine.op.repeated_source import is_same
 
 #: A forward, the registers of its arguments, and that of its result.
 Step = tuple[Callable[..., Any], tuple[int, ...], int]

@@ -20,7 +20,8 @@ from gradwire_engine.autograd.kept_results import Keeping, KeptResults
 from gradwire_engine.autograd.noted_pass import is_plain, same_bits
 from gradwire_engine.core.context import Context
 from gradwire_engine.graph.tensor import Storage, Tensor
-from gradwire_engine.op.repeated import Operand, as_array
+from gradwire_engine.op.repeated import Operand
+from gradwire_engine.op.repeated_source import as_array
 
 #: A forward, the registers of its arguments, that of its result, and those that are not needed any more.
 _Step: TypeAlias = "tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...]]"

@@ -21,7 +21,8 @@ from gradwire_engine.core.device import cupy
 from gradwire_engine.graph.graph import LAST, Node
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Tensor
-from gradwire_engine.op.repeated import Listing, Operand, as_array
+from gradwire_engine.op.repeated import Listing, Operand
+from gradwire_engine.op.repeated_source import as_array
 
 #: Seconds of a step that may run without a pause, by its thread's clock: about a slice of a scheduler.
 _LONGEST = 0.002

@@ -72,7 +72,7 @@ class Node:
         self.outputs: tuple[Meta | None, ...] | None = None
         self.retained: dict[int, weakref.ref[Any]] | None = None
         self.hooks: Hooks | None = None
-        self.part: Any = None  # of the repeated call that made it (op/repeated.py)
+        self.part: Any = None  # of the repeated call that made it (op/repeated_source.py)
 
     def retain(self, index: int, tensor: Any) -> None:
         """Store the gradient of output `index` in `tensor` during backward."""

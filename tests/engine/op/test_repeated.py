@@ -16,7 +16,8 @@ from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import InferenceStorage
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.op.op import Op
-from gradwire_engine.op.repeated import _compiled, forward_of, repeated_call, repeated_change
+from gradwire_engine.op.repeated import forward_of, repeated_call, repeated_change
+from gradwire_engine.op.repeated_source import _compiled
 
 Build = Callable[..., Any]
 

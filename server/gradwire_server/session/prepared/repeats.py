@@ -11,7 +11,8 @@ from threading import Lock
 from typing import Any, NamedTuple, TypeAlias
 
 from gradwire_engine import Context, Op, Tensor
-from gradwire_engine.op.repeated import Listing, Recipe, Repeated, is_same, listing_of, recipe_of_call, recipe_of_change
+from gradwire_engine.op.repeated import Listing, Recipe, listing_of, recipe_of_call, recipe_of_change
+from gradwire_engine.op.repeated_source import Repeated, is_same
 from gradwire_server.session.arguments import NamedOp
 
 #: Calls with a description before the one that makes what repeats them. After a failure the number doubles.
