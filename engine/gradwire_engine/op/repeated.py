@@ -207,18 +207,6 @@ def _is_fixed(value: Any) -> bool:
     return not isinstance(value, (Tensor, list, complex, np.ndarray, np.generic))
 
 
-def repeated_change(op: Op | Composite, args: tuple[Any, ...], context: Context) -> Repeated | None:
-    """What repeats an in-place call with such arguments; None if the op itself must run each time."""
-    recipe = recipe_of_change(op, args, context)
-    return None if recipe is None else recipe.repeated(context)
-
-
-def repeated_call(op: Op | Composite, args: tuple[Any, ...], context: Context) -> tuple[Any, Repeated | None]:
-    """Apply an op; also return what repeats the call, or None if the op itself must run each time."""
-    made, recipe = recipe_of_call(op, args, context)
-    return made, None if recipe is None else recipe.repeated(context)
-
-
 def recipe_of_change(op: Op | Composite, args: tuple[Any, ...], context: Context) -> Recipe | None:
     """What makes that which repeats an in-place call with such arguments; None if the op itself must run each time."""
     if not is_repeatable(op) or cupy() is not None or context.inference:

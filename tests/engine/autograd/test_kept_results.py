@@ -9,7 +9,8 @@ import pytest
 from gradwire_engine import REGISTRY, Account, Context, activate, backward, tensor
 from gradwire_engine.autograd.kept_results import KeptResults, Symbol, left_values
 from gradwire_engine.core.context import CURRENT
-from gradwire_engine.op.repeated import listing_of, repeated_call
+from gradwire_engine.op.repeated import listing_of
+from tests.engine.repeating import repeated_call
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from gradwire_engine.graph.callbacks import hook_tensor
 from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_engine.graph.tensor import leave_graph, retain_grad
 from gradwire_engine.op.declaration import OPS
-from gradwire_engine.op.repeated import repeated_call
+from tests.engine.repeating import repeated_call
 
 
 @pytest.fixture

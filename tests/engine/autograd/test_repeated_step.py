@@ -19,7 +19,8 @@ from gradwire_engine.core.context import CURRENT
 from gradwire_engine.graph.callbacks import hook_tensor, hooks_of
 from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback
 from gradwire_engine.graph.tensor import edge_of
-from gradwire_engine.op.repeated import listing_of, repeated_call
+from gradwire_engine.op.repeated import listing_of
+from tests.engine.repeating import repeated_call
 
 
 @pytest.fixture

@@ -18,8 +18,8 @@ import pytest
 import tests.parity.test_ops  # noqa: F401 - fills the table
 from gradwire_engine import REGISTRY, Account, Context, EngineError, Tensor, activate, backward, tensor
 from gradwire_engine.autograd.repeated_backward import PassMemo
-from gradwire_engine.op.repeated import repeated_call
 from tests.engine.op.test_repeated import described
+from tests.engine.repeating import repeated_call
 from tests.parity import harness
 from tests.parity.harness import TABLE, Case, Sample, T
 

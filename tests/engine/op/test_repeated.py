@@ -16,8 +16,9 @@ from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import InferenceStorage
 from gradwire_engine.op.declaration import OPS
 from gradwire_engine.op.op import Op
-from gradwire_engine.op.repeated import forward_of, repeated_call, repeated_change
+from gradwire_engine.op.repeated import forward_of
 from gradwire_engine.op.repeated_source import _compiled
+from tests.engine.repeating import repeated_call, repeated_change
 
 Build = Callable[..., Any]
 

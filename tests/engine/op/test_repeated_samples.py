@@ -11,7 +11,7 @@ import pytest
 from gradwire_engine import Account, Context, EngineError, Tensor, activate, lookup
 from gradwire_engine.graph.graph import AccumulateGrad, Meta
 from gradwire_engine.graph.saved import Saved
-from gradwire_engine.op.repeated import repeated_call, repeated_change
+from tests.engine.repeating import repeated_call, repeated_change
 from tests.parity import harness
 from tests.parity.harness import Case, Sample
 from tests.parity.test_ops import CASES
