@@ -278,7 +278,6 @@ def _command_steps(
     times = session.activity.op_times
     final = len(commands) - 1
     noted: Step | None = None
-    keeps = False  # whether ids wait in `late`
     begun: Step | None = None  # of which not all calls before the backward have run
     late = session.kept_ids  # released when they have, or when memory is short
     late.clear()  # what an ended batch has left
@@ -313,10 +312,11 @@ def _command_steps(
                     session.templates.make(raw, step, partial(collect, writer), writer)
                 repeated = done - command.calls.count
                 continue
+            keeps = bool(late)
             yield from run_calls(session, writer, command.calls, repeated, results)
             repeated = 0
             if keeps and not late:
-                begun, keeps = None, False  # a call has had to release them
+                begun = None  # a call has had to release them
             if begun is not None and number == begun.last_calls:
                 if begun.note(session):
                     noted = begun
@@ -341,7 +341,6 @@ def _command_steps(
         elif number in unused or late:
             session.release_all([*late, *unused.get(number, ())])
             late.clear()
-        keeps = bool(late)
     if times is not None:
         times.rest()
 
