@@ -272,3 +272,91 @@ def test_a_recording_sees_the_users_code_in_an_optimizer(deferring, own) -> None
     change = [1.5, 1.5, 1.5, 3.0, 3.0] if own else [3.0] * 5
     expected = [1.0 - sum(change[: place + 1]) for place in range(5)]
     assert seen == expected
+
+
+def commands_waited_for(session, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    names: list[str] = []
+    wait = session.wait
+
+    def noted(command, *args, **kwargs):
+        names.append(command.WhichOneof("command"))
+        return wait(command, *args, **kwargs)
+
+    monkeypatch.setattr(session, "wait", noted)
+    return names
+
+
+@pytest.mark.filterwarnings("ignore:compile")  # the function that counts is Python that no program has
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW"])
+def test_a_recorded_step_waits_neither_for_its_backward_nor_for_its_update(kind, deferring, monkeypatch) -> None:
+    weight = gradwire.ones(3, 2, requires_grad=True)
+    optimizer = getattr(gradwire.optim, kind)([weight], lr=0.1)
+
+    def step(x):
+        optimizer.zero_grad()
+        loss = (x @ weight).tanh().sum()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    x = gradwire.ones(2, 3)
+    names = commands_waited_for(deferring, monkeypatch)
+    gradwire.compile(step)(x)
+    assert names == []
+
+
+def test_a_recorded_step_that_does_not_wait_changes_what_the_function_changes(deferring) -> None:
+    found = []
+    for wrap in (lambda function: function, gradwire.compile):
+        weight = gradwire.full((3, 2), 0.5, requires_grad=True)
+        optimizer = gradwire.optim.AdamW([weight], lr=0.1)
+
+        def step(x, weight=weight, optimizer=optimizer):
+            optimizer.zero_grad()
+            loss = (x @ weight).tanh().sum()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        function = wrap(step)
+        losses = [function(gradwire.ones(2, 3)).item() for _ in range(5)]
+        found.append((losses, weight.tolist(), weight.grad.tolist()))
+    assert found[0] == found[1]
+
+
+def changed_behind_its_node(x):
+    y = x.exp()
+    y.mul_(2.0)
+    y.sum().backward()
+
+
+def freed_before(x):
+    y = x.exp().sum()
+    y.backward()
+    y.backward()
+
+
+def changed_by_a_layer(x):
+    mean, variance = gradwire.zeros(3), gradwire.ones(3)
+    y = x * mean
+    z = gradwire.nn.functional.batch_norm(x.expand(2, 3), mean, variance, training=True)
+    (y.sum() + z.sum()).backward()
+
+
+@pytest.mark.filterwarnings("ignore:compile")  # what was refused is no part of a program
+@pytest.mark.parametrize("function", [changed_behind_its_node, freed_before, changed_by_a_layer])
+def test_a_recorded_backward_that_is_refused_raises_where_it_is_called(function, deferring) -> None:
+    caught = []
+
+    def catching(x):
+        try:
+            function(x)
+        except RuntimeError as error:
+            caught.append(str(error))
+        return x.sum()
+
+    x = gradwire.ones(3, requires_grad=True)
+    gradwire.compile(catching)(x)
+    with pytest.raises(RuntimeError) as refused:
+        function(gradwire.ones(3, requires_grad=True))
+    assert [each.partition("\n")[0] for each in caught] == [str(refused.value).partition("\n")[0]]

@@ -79,9 +79,13 @@ def content_of(value: Any) -> snapshots.Fetch | None:
     return None
 
 
-_CONTENTS: dict[Any, snapshots.Fetch] = {
+#: Fetches of the built-in containers, which most of what a walk finds are.
+CONTAINERS: dict[type[Any], snapshots.Fetch] = {
     list: snapshots.of_list, tuple: snapshots.of_tuple, dict: snapshots.of_dict, set: snapshots.of_set,
-    frozenset: snapshots.of_set, deque: snapshots.of_deque, bytearray: snapshots.of_bytes,
+    frozenset: snapshots.of_set,
+}  # fmt: skip
+_CONTENTS: dict[Any, snapshots.Fetch] = {
+    **CONTAINERS, deque: snapshots.of_deque, bytearray: snapshots.of_bytes,
     np.ndarray: snapshots.of_array, int: snapshots.of_text, float: snapshots.of_text, complex: snapshots.of_text,
     str: snapshots.of_text, bytes: snapshots.of_text,
 }  # fmt: skip

@@ -18,6 +18,7 @@ import numpy as np
 
 from gradwire._compile import value_snapshots
 from gradwire._compile.kinds import (
+    CONTAINERS,
     OF_CLASSES,
     OF_FUNCTIONS,
     PASSIVE,
@@ -76,24 +77,24 @@ class ReachableState:
         self._finds_reader = False
         self._has_numpy = False
         self._found_names: set[str] = set()
+        #: Values whose snapshots depend on the names.
+        self._read_by_name: list[tuple[Any, str]] = []
         self._has_layers = False
         self._queue: deque[tuple[Any, str]] = deque()
 
     def walk(self, roots: Iterable[Any]) -> ReachableState:
         """Look at the roots and at everything they hold."""
         self._roots = list(roots)
-        while True:
+        self._pass()
+        if self.usage is None:
+            while not self.exceeded and not self._found_names.issubset(self._names):
+                self._names = tuple(sorted(self._found_names.union(self._names)))
+                self._look_for_names()
+        elif not self.exceeded and self._finds_reader and not self._reads_all:
+            self.usage.reads_all = self._reads_all = self._strict = self.usage.reads_rates = True
             self._pass()
-            if self.exceeded:
-                return self
-            if self.usage is not None:
-                if not self._finds_reader or self._reads_all:
-                    return self
-                self.usage.reads_all = self._reads_all = self._strict = self.usage.reads_rates = True
-                continue
-            if self._found_names <= set(self._names):
-                return self
-            self._names = tuple(sorted(self._found_names | set(self._names)))
+        self._add_ours()
+        return self
 
     def _pass(self) -> None:
         self.snapshots.clear()
@@ -106,17 +107,30 @@ class ReachableState:
             self._enqueue(root, "an argument or the function")
         for usage in self._learned if self.usage is None else [self.usage]:
             self._add_used(usage)
+        self._follow()
+
+    def _follow(self) -> None:
+        """Look at what is queued, and at everything it holds."""
         while self._queue and len(self.snapshots) < _MOST:
             value, name = self._queue.popleft()
             count = len(self.snapshots)
             self._inspect(value, name)
             if len(self.snapshots) == count:
                 self._without_snapshot.add(id(value))
-        self._add_ours()
         if self._queue:
             self._refuse(TOO_MUCH)
             self.exceeded = True
             self._queue.clear()
+
+    def _look_for_names(self) -> None:
+        """Look again at what is read by name, since names were found behind it.
+
+        Further snapshots of a value are no matter before a call: `changed_since` joins their names.
+        """
+        again, self._read_by_name = self._read_by_name, []
+        for value, name in again:
+            self._inspect(value, name)
+        self._follow()
 
     def _add_used(self, usage: CallUsage) -> None:
         import builtins
@@ -151,7 +165,12 @@ class ReachableState:
 
     def _enqueue(self, value: Any, name: str) -> None:
         """Number a value and queue it, unless it is plain, fixed or already numbered."""
-        if type(value) in PLAIN or value is MISSING or id(value) in self.numbers:
+        kind = type(value)
+        if kind in PLAIN or value is MISSING or id(value) in self.numbers:
+            return
+        if kind in CONTAINERS:  # none of the questions below is about them
+            self.numbers[id(value)] = len(self.numbers)
+            self._queue.append((value, name))
             return
         self._finds_reader = self._finds_reader or reads_all(value)
         self._has_numpy = self._has_numpy or value is np or module_of(type(value)).startswith("numpy")
@@ -166,7 +185,10 @@ class ReachableState:
         snapshot = ValueSnapshot(value, fetch, labels)
         self.snapshots.append(snapshot)
         names = labels if is_a(labels, tuple) and len(labels) == len(snapshot.items) else ()
+        numbers = self.numbers
         for place, item in enumerate(snapshot.items):
+            if type(item) in PLAIN or id(item) in numbers:
+                continue
             named = names[place] if names and is_a(names[place], str) else name
             self._enqueue(item, named)
         return snapshot
@@ -176,15 +198,22 @@ class ReachableState:
             self.opaque = why
 
     def _inspect(self, value: Any, name: str) -> None:
-        if is_a(value, Handle):
+        container = CONTAINERS.get(type(value))
+        if container is not None:
+            self._add(value, container, name=name)
+        elif is_a(value, Handle):
+            self._read_by_name.append((value, name))
             self._add_tensor(value)
         elif is_a(value, types.FunctionType):
+            self._read_by_name.append((value, name))
             self._add_function(value, name)
         elif module_of(type(value)) == "decimal" or value is decimal.Decimal:
             self._add(value, value_snapshots.of_decimal)
         elif is_a(value, type):
+            self._read_by_name.append((value, name))
             self._add_class(value, name)
         elif is_a(value, types.ModuleType) and type(value) is types.ModuleType:
+            self._read_by_name.append((value, name))
             self._add_module(value)
         elif hasattr(type(value), "__guard__"):
             self._add(value, value_snapshots.of_guard, name=name)
@@ -333,12 +362,14 @@ class ReachableState:
         held = dict_of(value)
         self._has_layers = self._has_layers or "_modules" in (held or ())
         if hasattr(kind, "__has_param_groups__"):
+            self._read_by_name.append((value, name))
             self._add_optimizer(value)
         elif is_a(held, dict):
             labels = self._labels_of(kind, held)
             if labels is None:
                 self._add(held, value_snapshots.of_dict, name=name)
             else:
+                self._read_by_name.append((value, name))
                 self._add(held, value_snapshots.of_names, labels, name)
         self._add_slots(value, kind)
 

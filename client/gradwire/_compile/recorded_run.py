@@ -25,9 +25,14 @@ def is_recording() -> bool:
 
 
 def run_recorded(
-    function: Callable[..., Any], args: Any, kwargs: Any, session: SessionProtocol, recorder: Recorder
+    function: Callable[..., Any],
+    args: Any,
+    kwargs: Any,
+    session: SessionProtocol,
+    recorder: Recorder,
+    settles: bool = True,
 ) -> Any:
-    """Call the function and record its commands; all are answered when it returns.
+    """Call the function and record its commands; all are answered when it returns, or with `settles=False` all sent.
 
     A command waits for its answer, but not an op that has had one in this call, or in an earlier one if the recorder
     has that call's answers.
@@ -43,8 +48,10 @@ def run_recorded(
     try:
         with session, without_casts():
             answer = function(*args, **kwargs)
-        if recorder.pipelined:
+        if recorder.pipelined and settles:
             session.sync()
+        elif recorder.pipelined:
+            session.flush()
         return answer
     finally:
         _here.recording = False

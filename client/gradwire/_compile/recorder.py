@@ -15,11 +15,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradwire._base.call_site import describe_call_site, find_call_site
+from gradwire._base.dtypes import dtype, float32, float64
 from gradwire._base.errors import GradwireError, make_error
 from gradwire._base.signals import handlers_running
 from gradwire._base.timeouts import TIMEOUT
 from gradwire._compile.symbolic import Formula, formula_of, value_of
 from gradwire._proxy.handle import Handle
+from gradwire._proxy.memo import STRUCTURAL_OPS, WRITING_OPS
 from gradwire._transport.wire import Value, unframed
 from gradwire.v1 import commands_pb2, errors_pb2, programs_pb2, service_pb2
 from gradwire.v1.command_facts import FACTS
@@ -35,6 +37,13 @@ _UNFIT = {
     "create": "a large tensor is made of values in a compiled function; make it outside",
     "manual_seed": "the random generator's state is read in a compiled function; use the session's generator",
 }
+# Ops whose derivatives the server refuses for no values and no arguments, and other commands of a graph that is made.
+_PLAIN = STRUCTURAL_OPS | {
+    "adaptive_avg_pool2d", "avg_pool2d", "batch_norm", "binary_cross_entropy_with_logits", "chunk", "conv1d", "conv2d",
+    "cross_entropy", "detach", "dropout", "embedding", "flatten", "gelu", "layer_norm", "log_softmax", "lstm",
+    "max_pool2d", "nll_loss", "ones_like", "randn_like", "scaled_dot_product_attention", "split", "t", "unbind",
+    "zeros", "zeros_like", "create", "grad", "set_grad",
+}  # fmt: skip
 
 
 class Varying(float):
@@ -128,8 +137,13 @@ class Recorder:
         self._created_ids: set[int] = set()
         #: What this call, and perhaps earlier ones, have had answered. None: each op waits for its answer.
         self.known: KnownAnswers | None = None
-        #: Whether an op did not wait.
+        #: Whether a command did not wait.
         self.pipelined = False
+        #: Whether the call has made its graphs by plain ops, and changed nothing that their nodes may have saved.
+        self._is_plain = True
+        #: Ids of tensors that ops have used, and of bases that they showed; arguments of the op that is recorded next.
+        self._used: set[int] = set()
+        self._arguments: Sequence[Any] = ()
         self._thread = threading.get_ident()
         self._handlers = handlers_running()
 
@@ -145,15 +159,20 @@ class Recorder:
             return
         values = [*args, *(value for _, value in kwargs)]
         self._varying = [(place, value.place) for place, value in enumerate(values) if type(value) is Varying]
+        self._arguments = args
         for handle in _handles(values):
             if handle._id not in self._created_ids:
                 self.handles[handle._id] = handle
+                spec = handle._spec
+                is_made = spec.requires_grad and not spec.is_leaf  # by a node from outside
+                self._is_plain = self._is_plain and not is_made and _is_of_usual(spec.dtype)
 
     def add_handle(self, handle: Handle) -> None:
         """Record a new proxy."""
         if not self._is_elsewhere():
             self._created.append(weakref.ref(handle))
             self._created_ids.add(handle._id)
+            self._is_plain = self._is_plain and _is_of_usual(handle._spec.dtype)
 
     def check(self, command: service_pb2.Command) -> None:
         """Refuse a command that no program can hold, before it is sent.
@@ -205,7 +224,7 @@ class Recorder:
             if not (command.op.op.endswith("_") and len(outputs) == 1 and not command.op.outputs):
                 del kept.op.outputs[:]
                 kept.op.outputs.extend([output.id for output in outputs])
-        self._add(RecordedStep(kept, numbers=self._varying), find_call_site())
+        self._add(RecordedStep(kept, numbers=self._varying), find_call_site(), command.op.op or which)
 
     def add_repeated(
         self, entry: MemoEntry, values: Sequence[Value], varying: Sequence[tuple[int, int]] | None = None
@@ -216,12 +235,26 @@ class Recorder:
         """
         self.pipelined = True
         numbers = self._varying if varying is None else varying
-        self._add(RecordedStep(None, entry, values, numbers), (entry.code, entry.offset))
+        self._add(RecordedStep(None, entry, values, numbers), (entry.code, entry.offset), entry.name)
 
-    def _add(self, step: RecordedStep, call_site: tuple[Any, int]) -> None:
+    def _add(self, step: RecordedStep, call_site: tuple[Any, int], name: str) -> None:
+        """Add a command. name: of its op, or of another command."""
         self._varying = []
+        self._is_plain = self._is_plain and name in _PLAIN and not self._changes_used(name)
+        for handle in _handles(self._arguments):
+            view = handle.__dict__.get("_view")
+            self._used.add(handle._id if view is None else view.base._id)
+        self._arguments = ()
         self.steps.append(step)
         self.call_sites.append(call_site)
+
+    def _changes_used(self, name: str) -> bool:
+        """Whether an op may write to an argument that an earlier op has used."""
+        for place, _ in WRITING_OPS.get(name, ()):
+            for handle in _handles(self._arguments[place : place + 1]):
+                if "_view" in handle.__dict__ or handle._id in self._used:
+                    return True
+        return False
 
     @property
     def commands(self) -> Iterator[service_pb2.Command]:
@@ -249,6 +282,13 @@ class Recorder:
     def must_wait(self) -> bool:
         """Whether each command waits here for its answer."""
         return self.known is None or self._is_elsewhere() or TIMEOUT.get() is not None
+
+    def differentiates_surely(self, root: Handle) -> bool:
+        """Whether the server can refuse a first backward from a tensor for nothing but a lack of memory.
+
+        The call has made the whole graph, and nothing that its nodes saved has changed.
+        """
+        return self._is_plain and not self.must_wait and root._id in self._created_ids
 
     @property
     def models(self) -> Mapping[tuple[Any, ...], Model]:
@@ -401,6 +441,11 @@ class RecordedProgram:
         if tensor_id and tensor_id not in self.slots:
             self.slots[tensor_id] = next(self._next)
         return self.slots[tensor_id] if tensor_id else 0
+
+
+def _is_of_usual(kind: dtype) -> bool:
+    """Whether the derivatives of tensors of a dtype are refused for no dtype."""
+    return kind in (float32, float64) or not (kind.is_floating_point or kind.is_complex)
 
 
 def _handles(values: Iterable[Any]) -> Iterator[Handle]:

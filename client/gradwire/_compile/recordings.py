@@ -63,13 +63,29 @@ class RecordedCall:
         grads = LeafGradients(session, before.handles)
         try:
             with UsageTracker() as tracker:
-                self.answer = run_recorded(call.function, args, kwargs, session, recorder)
+                self.answer = run_recorded(call.function, args, kwargs, session, recorder, settles=False)
         finally:
             grads.leave(recorder)
-        if recorder.refused is not None:
-            raise recorder.refused
         self._shared = grads.shared
         self.usage = tracker.usage
+
+        def is_unchanged() -> bool:
+            unchanged = ambient == ambient_state() and specs == [feed._fresh() for feed in feeds]
+            same = all(map(_same_objects, contents, map(_items, call.containers)))
+            was, now = map(_items, attributes), (_items(attributes_of(feed)) for feed in feeds)
+            return unchanged and same and all(map(_same_objects, was, now))
+
+        try:
+            self._examine(before, is_unchanged, verify, fallback)
+        finally:
+            if recorder.pipelined:  # meanwhile the server has computed
+                session.sync()
+
+    def _examine(self, before: ReachableState, is_unchanged: Callable[[], bool], verify: bool, fallback: bool) -> None:
+        """Find the obstacle to a replay; if there is none, make the program."""
+        call, recorder = self.call, self.recorder
+        if recorder.refused is not None:
+            raise recorder.refused
         self._exceeded = before.exceeded
         self.after = ReachableState(self.usage).walk(call.roots)
         self.results = _unique(tensors_of(self.answer))
@@ -77,11 +93,7 @@ class RecordedCall:
         self.obstacle = recorder.obstacle or (None if verify else self._find_unseen())
         if self.obstacle is None:
             self.permanent = False
-            unchanged = ambient == ambient_state() and specs == [feed._fresh() for feed in feeds]
-            same = all(map(_same_objects, contents, map(_items, call.containers)))
-            was, now = map(_items, attributes), (_items(attributes_of(feed)) for feed in feeds)
-            same = same and all(map(_same_objects, was, now))
-            self.obstacle = self._find_change(before, unchanged and same) or self._find_kept(call)
+            self.obstacle = self._find_change(before, is_unchanged()) or self._find_kept(call)
         if self.obstacle is None:
             self.obstacle = self._make_program(fallback)
 

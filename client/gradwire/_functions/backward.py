@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from gradwire._base.errors import GradwireError, GradwireTypeError, GradwireValueError, refuse
 from gradwire._base.modes import set_grad_enabled
 from gradwire._base.refused import refusal
+from gradwire._base.watching import unwatched
 from gradwire._functions.create import zeros_like
 from gradwire._functions.derivative_memo import DerivativeMemo, may_know
 from gradwire._functions.edges import EdgeTensor, GradientEdge, tensor_at
@@ -122,7 +123,12 @@ def backward(
         before = mark_gradients_unknown(reachable.owners() if memo is None else memo.received())
         try:
             if memo is None or memo.entry is None:
-                commands.run(session, "backward", (keep, *_spec_key(roots), *_spec_key(gradients)), values, build)
+                key = (keep, *_spec_key(roots), *_spec_key(gradients))
+                recorder = session.recorder if len(roots) == 1 and not given else None
+                if recorder is not None and recorder.differentiates_surely(roots[0]):
+                    unwatched(commands.record_surely, session, recorder, "backward", key, values, build)
+                else:
+                    commands.run(session, "backward", key, values, build)
             else:
                 commands.repeat(session, memo.entry, values)
         except GradwireError as error:

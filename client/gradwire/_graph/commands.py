@@ -90,6 +90,25 @@ def run(
     return specs
 
 
+def record_surely(
+    session: SessionProtocol, recorder: RecorderProtocol, name: str, key: tuple[Any, ...], values: Sequence[Value],
+    build: Build,
+) -> None:  # fmt: skip
+    """Run a command in a recorded call, and send it at once. Its answer tells nothing, so nobody waits for it."""
+    call_site = find_call_site()
+    full = (name, id(call_site[0]), call_site[1], *key)
+    entry = recorder.known_answer(full, values)
+    if entry is None:
+        entry = MemoEntry(full, name, call_site, make_template(build, values), ())
+        if entry.template is not None:
+            recorder.learn_answer(entry)
+    if entry.template is None:
+        session.wait(build(values))
+    else:
+        _repeat_recorded(session, recorder, entry, values)
+        session.flush()
+
+
 def _template(name: str, key: tuple[Any, ...], values: Sequence[Value], build: Build) -> Template | None:
     """The template of a command. Those in which nothing but ids and a flag varies share one."""
     if name not in _OF_IDS:
@@ -131,9 +150,12 @@ def _repeat_recorded(
 def _foretold_gradient(
     recorder: RecorderProtocol, key: tuple[Any, ...], call_site: tuple[Any, int], values: Sequence[Value], build: Build
 ) -> MemoEntry | None:
-    """What naming a gradient gives, if that of another tensor of the same family was like the tensor."""
+    """What naming a gradient gives, if that of another tensor of the same family was like the tensor.
+
+    That of an ordinary row-major leaf is: backward makes row-major gradients.
+    """
     spec = key[-1]
-    if recorder.must_wait or spec.family not in recorder.plain_gradients:
+    if recorder.must_wait or not (spec.family in recorder.plain_gradients or (_is_ordinary(spec) and not spec.strides)):
         return None
     entry = MemoEntry(key, "grad", call_site, make_template(build, values), (spec.gradient(),))
     if entry.template is None:

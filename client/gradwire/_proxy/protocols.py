@@ -65,6 +65,9 @@ class RecorderProtocol(Protocol):
     def must_wait(self) -> bool:
         """Whether each command waits here for its answer."""
 
+    def differentiates_surely(self, root: Any) -> bool:
+        """Whether the server can refuse a first backward from a tensor for nothing but a lack of memory."""
+
     @property
     def models(self) -> Mapping[tuple[Any, ...], Model]:
         """What ops gave in the call, by the memo's keys without call sites, sizes and integers."""

@@ -455,8 +455,16 @@ def _recorded_answer(
     if shapes is None:
         return None
     entry = infer(recorder.models, shapes, key, op, args, values, call_site, op not in WARNING_OPS)
-    specs = None if entry is not None else foretell(shapes, op, args, kwargs, key[1])
+    specs = None
+    if entry is None:  # a number that varies is a float here
+        plain = tuple([_plain_number(value) for value in args])
+        specs = foretell(shapes, op, plain, [(name, _plain_number(value)) for name, value in kwargs], key[1])
     return entry if specs is None else _described(shapes, specs, key, op, args, kwargs, values, call_site)
+
+
+def _plain_number(value: Any) -> Any:
+    """A number of a class of its own as a plain one; any other value itself."""
+    return float(value) if isinstance(value, float) else value
 
 
 def _record_again(
