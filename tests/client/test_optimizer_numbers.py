@@ -55,3 +55,18 @@ def test_a_number_changed_by_hand_is_that_of_the_next_step(kind: str, name: str,
     found, held = _trained(gradwire, kind, name, which, compiled)
     assert torch.allclose(torch.tensor(found), torch.tensor(expected), rtol=1e-6, atol=1e-9)
     assert held == pytest.approx(numbers, rel=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["Adam", "AdamW", "NAdam", "RAdam", "Adamax"])
+def test_a_step_after_the_parameters_were_cast_is_refused(kind: str) -> None:
+    for module in (torch, gradwire):
+        layer = module.nn.Linear(2, 2)
+        optimizer = getattr(module.optim, kind)(layer.parameters())
+        for _ in range(3):
+            layer(module.ones(1, 2)).sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+        layer.double()
+        layer(module.ones(1, 2, dtype=module.float64)).sum().backward()
+        with pytest.raises(RuntimeError, match="expected dtype float(32)? for `end` but got dtype (double|float64)"):
+            optimizer.step()
