@@ -68,5 +68,5 @@ def test_a_step_after_the_parameters_were_cast_is_refused(kind: str) -> None:
             optimizer.zero_grad()
         layer.double()
         layer(module.ones(1, 2, dtype=module.float64)).sum().backward()
-        with pytest.raises(RuntimeError, match="expected dtype float(32)? for `end` but got dtype (double|float64)"):
+        with pytest.raises(RuntimeError, match=r"expected dtype float(32)? for `end` but got dtype (double|float64)"):
             optimizer.step()
