@@ -270,3 +270,17 @@ def test_a_change_of_an_item_that_overlaps_is_noticed(kind):
     write(x)
     with pytest.raises(GradwireNotImplementedError, match="conj_physical"):
         c + 1
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda z: z.conj(), lambda z: z.mH, lambda z: (z.conj(), z.conj() * z), lambda z: z.conj().imag],
+    ids=["conj", "mH", "two results", "imag"],
+)
+def test_gradcheck_takes_a_function_that_returns_a_conjugate(function):
+    def checked(module):
+        x = matrix(module, requires_grad=True)
+        twice = module.autograd.gradgradcheck(function, (x,))
+        return module.autograd.gradcheck(function, (x,), check_forward_ad=True), twice
+
+    agree(checked)

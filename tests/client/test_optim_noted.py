@@ -234,8 +234,8 @@ def unusual_parameters(name):
         optimizer = gw.optim.Adam(params, lr=0.1)
     elif name == "a state of another dtype":
         for each in params:
-            zeros = gw.zeros(3, dtype=gw.float32)
-            optimizer.state[each] = {"step": 0, "exp_avg": zeros, "exp_avg_sq": zeros.clone()}
+            squares = gw.zeros(3, dtype=gw.float32)  # a mean of another dtype is refused
+            optimizer.state[each] = {"step": 0, "exp_avg": gw.zeros_like(each), "exp_avg_sq": squares}
     elif name == "a subclass":
         optimizer.__class__ = type(
             "Mine", (gw.optim.Adam,), {"_update": lambda self, group: super(type(self), self)._update(group)}

@@ -36,6 +36,58 @@ def test_out_is_refused_where_gradients_would_pass_or_the_dtype_does_not_fit():
     warn(lambda t: t.exp(t.ones(3), out=t.empty(0)))
 
 
+OVERLAPPING = {
+    "behind": (lambda x: x[:4], lambda x: x[1:5]),
+    "before": (lambda x: x[1:5], lambda x: x[:4]),
+    "transposed": (lambda x: x[:4].view(2, 2).t(), lambda x: x[:4].view(2, 2)),
+}
+APART = {
+    "the same elements": (lambda x: x.view(3, 4)[0], lambda x: x[:4]),
+    "others": (lambda x: x[:4], lambda x: x[4:8]),
+    "with gaps": (lambda x: x[::2], lambda x: x[1:7]),
+    "one beside the other": (lambda x: x[::3], lambda x: x[1::3]),
+}
+INTO = {
+    "exp": lambda t, a, out: t.exp(a, out=out),
+    "maximum": lambda t, a, out: t.maximum(t.full(a.shape, 2.0), a, out=out),
+    "cat": lambda t, a, out: t.cat([a[:2], t.zeros(a[2:].shape)], out=out),
+    "cumsum": lambda t, a, out: t.cumsum(a, 0, out=out),
+}
+
+
+def _write(t, op, read, written):
+    x = t.arange(12.0)
+    INTO[op](t, read(x), written(x))
+    return x
+
+
+@pytest.mark.parametrize("op", INTO)
+@pytest.mark.parametrize("how", OVERLAPPING)
+def test_out_that_overlaps_an_operand_partly_is_refused(op, how):
+    refuse(lambda t: _write(t, op, *OVERLAPPING[how]), RuntimeError, "refer to a single memory location")
+
+
+@pytest.mark.parametrize("op", ["exp", "maximum", "cumsum"])
+@pytest.mark.parametrize("how", APART)
+def test_out_that_shares_memory_otherwise_is_written(op, how):
+    agree(lambda t: _write(t, op, *APART[how]).sum(dtype=t.float64).float())
+
+
+def test_joined_tensors_are_not_written_over_one_of_them():
+    refuse(lambda t: _write(t, "cat", lambda x: x[:4], lambda x: x[:4]), RuntimeError, "a single memory")
+
+
+@pytest.mark.parametrize("op", ["exp", "cumsum"])
+def test_an_output_that_is_laid_out_anew_counts_as_changed_once(op):
+    def case(t):
+        whole = t.zeros(4)
+        part = whole[:2]
+        INTO[op](t, t.ones(3), part)
+        return part._version, whole._version, whole
+
+    agree(case)
+
+
 def test_several_results_are_written_into_out():
     def case(t):
         a = t.tensor([[3.0, 1.0, 2.0], [0.0, 5.0, 4.0], [1.0, 1.0, 7.0]], dtype=t.float64)

@@ -37,3 +37,27 @@ def test_elements_at_one_place_share_its_gradient(name):
         return first.detach(), t.autograd.grad((first * first).sum(), x)[0]
 
     agree(gradients)
+
+
+MAPPED = {
+    "windows": lambda x: x.as_strided((2, 2), (1, 1)) ** 3,
+    "with an offset": lambda x: (x * 2).as_strided((2,), (2,), 1),
+    "of a transposed view": lambda x: x.view(2, 2).t().as_strided((3,), (1,)).sin(),
+    "of a slice": lambda x: x[1:].as_strided((2,), (1,)),
+}
+
+
+@pytest.mark.parametrize("name", MAPPED)
+@pytest.mark.parametrize("way", ["jacfwd", "hessian", "jvp under vmap"])
+def test_forward_mode_maps_over_what_as_strided_shows(name, way):
+    function = MAPPED[name]
+
+    def derivative(t):
+        x = t.arange(4.0, dtype=t.float64)
+        if way == "jacfwd":
+            return t.func.jacfwd(function)(x)
+        if way == "hessian":
+            return t.func.hessian(lambda x: function(x).sum())(x)
+        return t.func.vmap(lambda direction: t.func.jvp(function, (x,), (direction,)))(t.eye(4, dtype=t.float64))
+
+    agree(derivative)

@@ -8,9 +8,11 @@ from typing import Any
 from gradwire._base import dtypes
 from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError, refuse
 from gradwire._base.modes import GRAD_ENABLED, no_grad
+from gradwire._graph import commands
 from gradwire._proxy.handle import Handle
 from gradwire._tensor.batching import BATCHING, OUTS
 from gradwire._tensor.in_place_views import is_shared
+from gradwire._tensor.out_overlap import refuse_overlap
 from gradwire.v1 import errors_pb2
 
 # Functions that fill an output of as many elements in row-major order, whatever its shape.
@@ -163,7 +165,7 @@ def _into(op: str, out: Any, made: Any, given: tuple[Any, ...] = ()) -> Any:
 
     An `out` of another shape is resized, with a warning unless it was empty. Raises RuntimeError if gradients would
     have to flow, or if the result's dtype does not fit; NotImplementedError if tangents would have to. RuntimeError is
-    also raised if a tensor to resize shares its memory or is an operand.
+    also raised if a tensor to resize shares its memory or is an operand, and if `out` overlaps operands partly.
     Raises TypeError if `out` is not a tensor.
     """
     if not isinstance(out, Handle):
@@ -183,6 +185,8 @@ def _into(op: str, out: Any, made: Any, given: tuple[Any, ...] = ()) -> Any:
             return target
     if target.dtype is not made.dtype:
         _check_dtype(op, target, made, given)
+    if target._storage is not None and target.shape == made.shape:
+        refuse_overlap(op, target, given)
     if op in _IN_ORDER and target.numel() == made.numel():
         made = made.view(target.shape)
     if target.shape != made.shape:
@@ -275,6 +279,7 @@ def _write_over(op: str, target: Any, made: Any) -> None:
     Raises RuntimeError where the memory is too small for that.
     """
     held = list(target.shape)
+    version = None if target.is_inference() else target._version
     with no_grad():
         try:
             target.resize_(made.shape)
@@ -285,3 +290,5 @@ def _write_over(op: str, target: Any, made: Any) -> None:
                 errors_pb2.REASON_SHAPE,
             ) from error
         target.copy_(made)
+    if version is not None:  # one change, whatever it took
+        commands.counters(target, version=version + 1)

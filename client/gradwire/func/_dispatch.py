@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradwire._proxy.handle import Handle
+from gradwire._proxy.memo import DRAWING_OPS
 from gradwire._tensor.call import _parameters
 from gradwire._tensor.in_place import writes_in_place
 from gradwire._tensor.indexing import Index
 from gradwire.func._batched import LEVELS, UnmappableError, innermost
-from gradwire.func.rules import FACTORIES, RULES, OpCall, draw
+from gradwire.func.rules import RULES, OpCall, draw, draws
 
 
 def dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], result: Any) -> Any:
@@ -21,10 +22,12 @@ def dispatch(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], 
     level = innermost(tensors)
     in_place = writes_in_place(op)
     base = op[:-1] if in_place else op
+    if op in DRAWING_OPS and (levels := LEVELS.get()):
+        # Samples that share all operands still need numbers of their own, so the innermost vmap decides.
+        call = OpCall(op, base, in_place, args, kwargs, result, levels[-1], _parameters(base)[0])
+        if draws(call):
+            return draw(call, tensors, levels)
     if level is None:
-        levels = LEVELS.get()
-        if base in FACTORIES and levels and not in_place:
-            return draw(op, args, kwargs, levels)
         return NotImplemented
     rule = RULES.get(base)
     if rule is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradwire._base.errors import refuse
 from gradwire._compile.recorder import counting, varying
 from gradwire._compile.symbolic import key_of
 from gradwire._functions.create import zeros_like
@@ -20,6 +21,17 @@ from gradwire.optim._optimizer import (
     refuse_unsupported,
     to_save,
 )
+from gradwire.v1 import errors_pb2
+
+# PyTorch's names of dtypes in the refusal of another one.
+_C_NAMES = {"float16": "c10::Half", "bfloat16": "c10::BFloat16", "float32": "float", "float64": "double"}
+
+
+def _refuse_cast(mean: Tensor, grad: Tensor) -> None:
+    """Refuse a gradient of another dtype than the state has, as of a parameter that was cast between two steps."""
+    if grad.dtype is not mean.dtype:
+        kept, given = (_C_NAMES.get(each.dtype.name, each.dtype.name) for each in (mean, grad))
+        raise refuse(f"expected dtype {kept} for `end` but got dtype {given}", errors_pb2.REASON_DTYPE)
 
 
 def _refuse_over_lists(name: str, value: Any, over_lists: bool) -> None:
@@ -104,6 +116,7 @@ class Adam(Optimizer):
                 param.mul_(varying(param, ("decay", kind), lambda ahead: 1 - rate_of(group) * group["weight_decay"]))
             else:
                 grad = grad.add(param, alpha=group["weight_decay"])
+        _refuse_cast(state["exp_avg"], grad)
         mean: Tensor = state["exp_avg"].mul_(beta1).add_(grad, alpha=1 - beta1)
         square: Tensor = state["exp_avg_sq"].mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         if group["amsgrad"]:

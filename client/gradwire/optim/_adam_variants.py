@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from gradwire._compile.recorder import counting, varying
-from gradwire._compile.symbolic import SymbolicNumber, key_of, larger, less_or_equal, select
+from gradwire._compile.symbolic import key_of, larger, less_or_equal, select
 from gradwire._functions.create import zeros_like
 from gradwire._graph.sparse_gradients import is_sparse
 from gradwire._tensor import ops
@@ -169,14 +169,14 @@ class NAdam(_Moments):
         for param, given in self._gradients(group):
             state, grad = self._begin(param, given, group)
             momentum, product = _momenta(group, state)
-            state["mu_product"] = product(0)
+            state["mu_product"] = _times(state["mu_product"], momentum(0))
 
             def also(updates: int, state: dict[str, Any] = state, product: _Number = product) -> None:
                 state["mu_product"] = product(updates)
 
             counting(param, state, "step", also)
             beta2 = group["betas"][1]
-            kind = (id(group), key_of(state["step"]))
+            kind = (id(group), key_of(state["step"]), key_of(state["mu_product"]))
 
             def left(ahead: int, state: dict[str, Any] = state, beta2: float = beta2) -> Any:
                 return 1 - beta2 ** (state["step"] + ahead)
@@ -195,26 +195,18 @@ class NAdam(_Moments):
 
 
 def _momenta(group: dict[str, Any], state: dict[str, Any]) -> tuple[_Number, _Number]:
-    """The momentum so many steps from this one, and the product of all of them up to there."""
-    begun: list[tuple[int, Any]] = [(state["step"] - 1, state["mu_product"])]
+    """The momentum so many steps from this one, and the product of all of them up to there.
 
-    def at(step: Any) -> Any:
-        return group["betas"][0] * (1.0 - 0.5 * 0.96 ** (step * group["momentum_decay"]))
+    Both go on from the state's numbers, which a program may have changed.
+    """
 
     def momentum(ahead: int) -> Any:
-        return at(state["step"] + ahead)
+        return group["betas"][0] * (1.0 - 0.5 * 0.96 ** ((state["step"] + ahead) * group["momentum_decay"]))
 
     def product(ahead: int) -> Any:
-        done, value = begun[0]
-        wanted = state["step"] + ahead
-        if isinstance(wanted, SymbolicNumber):  # only the next step is asked for
-            return _times(value, at(wanted))
-        if wanted < done:
-            raise AssertionError(f"NAdam's momenta are known from step {done} on, not at {wanted}")
-        for step in range(done + 1, wanted + 1):
-            value = _times(value, at(step))
-        if ahead == 0:
-            begun[0] = (wanted, value)
+        value = state["mu_product"]
+        for further in range(1, ahead + 1):
+            value = _times(value, momentum(further))
         return value
 
     return momentum, product

@@ -78,7 +78,7 @@ class ASGD(Optimizer):
             advance(1)
             state["step"] += 1
             counting(param, state, "step", advance)
-            kind = (id(group), key_of(state["step"]), key_of(rate(0)))
+            kind = (id(group), key_of(state["step"]), key_of(rate(0)), key_of(share(0)))
 
             def kept(ahead: int, rate: Number = rate) -> Any:
                 return 1 - group["lambd"] * rate(ahead)

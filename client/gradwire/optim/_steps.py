@@ -118,6 +118,7 @@ def _step_state(optimizer: Optimizer) -> StepState | None:
     """All that a step depends on, but for the values of tensors and the free numbers; None if it is not plain."""
     seen: list[Any] = []
     first_step: Any = None
+    numbers: dict[Any, dict[Any, int]] = {}
     state = optimizer.state
     for group in optimizer.param_groups:
         if type(group.get("lr")) not in (int, float):
@@ -151,6 +152,9 @@ def _step_state(optimizer: Optimizer) -> StepState | None:
                     # Parameters that are equally far share their numbers.
                     first_step = value if first_step is None else first_step
                     seen.append(value - first_step)
+                elif name in NUMBERS and type(value) is float:  # shared by those of a group with equal numbers
+                    alike = numbers.setdefault((id(group), name, held.get("step")), {})
+                    seen.append(alike.setdefault(value, len(alike)))
                 elif isinstance(value, _PLAIN):
                     seen.append(name)
                 else:

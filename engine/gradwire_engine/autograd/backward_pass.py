@@ -370,6 +370,10 @@ class BackwardPass:
     def _taken(self, gradient: Tensor | None) -> Any:
         return gradient if gradient is None or self.tensors else gradient.array
 
+    def replaced(self, tensor: Tensor) -> None:
+        """A callback has assigned a tensor's `.grad`: drop the gradient that arrived there before."""
+        self.deliveries = [each for each in self.deliveries if each[0] is not tensor]
+
     def deliver(self) -> list[Tensor]:
         """Assign or add the gradients to their tensors. Allocations come first, so a failure changes no tensor."""
         received: dict[int, Tensor] = {}

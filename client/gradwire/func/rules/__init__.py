@@ -5,13 +5,13 @@ Importing the package registers the rules, a module for each kind of op.
 
 from gradwire.func.rules import duals, elementwise, indices, layers, losses, products, random, reductions, shapes
 from gradwire.func.rules.calls import RULES, OpCall
-from gradwire.func.rules.random import FACTORIES, draw
+from gradwire.func.rules.random import draw, draws
 
 __all__ = [
-    "FACTORIES",
     "RULES",
     "OpCall",
     "draw",
+    "draws",
     "duals",
     "elementwise",
     "indices",

@@ -9,7 +9,6 @@ from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import UnmappableError, is_batched, spread, value_at
 from gradwire.func._pytree import tree_map
 from gradwire.func.rules.calls import OpCall, padded, rule
-from gradwire.func.rules.random import check_random
 
 
 @rule(
@@ -102,8 +101,6 @@ def normalization(call: OpCall) -> Any:
 
 @rule("scaled_dot_product_attention")
 def attention(call: OpCall) -> Any:
-    if call.get("dropout_p", 0.0):
-        check_random(call.level, call.op)
     operands = [call.get(name) for name in ("query", "key", "value", "attn_mask")]
     ndim = max(each.dim() for each in operands if each is not None)
     for name, each in zip(("query", "key", "value", "attn_mask"), operands, strict=True):

@@ -7,11 +7,18 @@ from typing import Any
 
 from gradwire._tensor import ops
 from gradwire._tensor.call import _call
-from gradwire.func._batched import LEVELS, BatchedTensor, Level, UnmappableError, value_at
-from gradwire.func.rules.calls import OpCall, refuse_in_place, rule
+from gradwire.func._batched import LEVELS, BatchedTensor, Level, UnmappableError, is_batched, spread, value_at
+from gradwire.func.rules.calls import RULES, OpCall, Rule, refuse_in_place, rule
 from gradwire.func.rules.elementwise import elementwise
 
-FACTORIES = frozenset(["rand", "randn", "randint", "randperm", "normal"])
+# Ops that draw for each element of their first operand.
+_ELEMENTWISE = frozenset(
+    ["dropout", "alpha_dropout", "bernoulli", "poisson", "binomial", "rand_like", "randn_like", "randint_like"]
+)
+# Ops whose first operand, unless they write into it, has parameters of the distribution.
+_BY_PARAMETERS = frozenset(["bernoulli", "normal", "poisson", "binomial"])
+# Ops that draw only if `training` says so.
+_EVALUATING = frozenset(["alpha_dropout", "feature_alpha_dropout", "rrelu"])
 
 
 def check_random(level: Level, op: str) -> None:
@@ -28,45 +35,87 @@ def check_random(level: Level, op: str) -> None:
         )
 
 
-def draw(op: str, args: tuple[Any, ...], kwargs: Sequence[tuple[str, Any]], levels: tuple[Level, ...]) -> Any:
-    """Random numbers without a batched operand: for each sample its own, or the same for all."""
-    level = levels[-1]
-    check_random(level, op)
-    if level.randomness == "same":
-        if len(levels) == 1:
-            return NotImplemented
-    elif op in ("rand", "randn"):
-        args = ((level.size, *args[0]),)
-    elif op == "randint":
-        args = (*args[:2], (level.size, *args[2]))
-    else:
-        raise UnmappableError(f"vmap: there is no batching rule for {op} with randomness='different'")
+def draws(call: OpCall) -> bool:
+    """Whether a call of an op that may draw random numbers draws some."""
+    if "dropout_p" in call.names and not call.get("dropout_p", 0.0):
+        return False
+    return "training" not in call.names or bool(call.get("training", call.base not in _EVALUATING))
+
+
+def draw(call: OpCall, tensors: Sequence[Any], levels: tuple[Level, ...]) -> Any:
+    """Random numbers: for each sample of the innermost vmap its own, or the same for all.
+
+    The vmaps around it decide in turn, since the call is made again for them.
+    """
+    level = call.level
+    check_random(level, call.op)
     token = LEVELS.set(levels[:-1])
     try:
-        made = _call(op, args, tuple(kwargs))
+        if any(is_batched(each, level) for each in tensors):
+            return _rule_of(call)(call)
+        if level.randomness == "same":
+            return call.run()
+        return _drawn_for_each(call)
     finally:
         LEVELS.reset(token)
-    return made if level.randomness == "same" else BatchedTensor(made, level)
+
+
+def _rule_of(call: OpCall) -> Rule:
+    found = RULES.get(call.base)
+    if found is None:
+        raise UnmappableError(
+            f"vmap: there is no batching rule for {call.op} with randomness={call.level.randomness!r}"
+        )
+    return found
+
+
+def _drawn_for_each(call: OpCall) -> Any:
+    """Different numbers for each sample, where the samples share all operands."""
+    level = call.level
+    if call.in_place:
+        raise UnmappableError(
+            "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same "
+            "randomness. If this is necessary for your usage, please file an issue with functorch."
+        )
+    if call.op in ("rand", "randn"):
+        call.args[0] = (level.size, *call.args[0])
+    elif call.op == "randint":
+        call.args[2] = (level.size, *call.args[2])
+    elif call.op in _ELEMENTWISE:
+        call.args[0] = BatchedTensor(spread(call.args[0], level), level)
+        return elementwise(call)
+    else:
+        raise UnmappableError(f"vmap: there is no batching rule for {call.op} with randomness='different'")
+    return BatchedTensor(call.run(), level)
 
 
 @rule(
     "dropout alpha_dropout bernoulli rand_like randn_like randint_like uniform normal exponential geometric cauchy "
-    "log_normal random"
+    "log_normal random poisson binomial"
 )
 def random(call: OpCall) -> Any:
+    """Of a call that draws, at least one operand of which is batched; or that does not draw."""
     level = call.level
     refuse_in_place(call)
-    if "training" in call.names and not call.get("training", call.base == "dropout"):
+    if not draws(call):
         return call.args[0]
-    check_random(level, call.op)
     if level.randomness == "different":
         return elementwise(call)
     target = call.args[0]
-    if call.base in ("dropout", "alpha_dropout", "bernoulli"):
-        if call.base != "dropout" or call.in_place:
-            raise UnmappableError(f"vmap: there is no batching rule for {call.op} with randomness='same'")
+    parameters = (*call.args[1:], *call.kwargs.values())
+    if call.base in _BY_PARAMETERS and not call.in_place:
+        parameters += (target,)
+    if any(is_batched(each, level) for each in parameters):
+        raise UnmappableError(
+            "Vmap does not currently support same randomness with a batched tensor input. Please file an issue with "
+            "functorch"
+        )
+    if call.base == "alpha_dropout":
+        raise UnmappableError(f"vmap: there is no batching rule for {call.op} with randomness='same'")
+    if call.base == "dropout":
         ones = ops.ones_like(value_at(target, level).select(0, 0).detach())
-        return target * _call("dropout", (ones, *call.args[1:]), tuple(call.kwargs.items()))
+        mask = _call("dropout", (ones, *call.args[1:]), tuple(call.kwargs.items()))
+        return target.mul_(mask) if call.in_place else target * mask
     if call.in_place:
         drawn = ops.clone(value_at(target, level).select(0, 0))
         call.args[0] = drawn

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradwire._base.errors import refuse
+from gradwire._proxy.transforms import unbatched
 from gradwire._tensor.call import _call
 from gradwire.func._batched import is_batched, spread
 from gradwire.func.rules.calls import OpCall, padded, refuse_in_place, rule, shifted, shifted_all
@@ -96,8 +97,24 @@ def as_strided(call: OpCall) -> Any:
             f"outside of `tensor`, a sample of sizes {list(value.shape[1:])} and strides {list(value.stride()[1:])}. "
             "This is not supported inside of vmap."
         )
+    apart = _apart(value) if unbatched(value)._spec.tangents else None
+    if apart is not None:
+        value, offset = apart, offset - begin
     sizes, strides = (call.level.size, *size), (value.stride()[0], *stride)
     return call.wrap(_call("as_strided", (value, sizes, strides, offset)))
+
+
+def _apart(value: Any) -> Any:
+    """A copy with memory for each sample, where samples share theirs: their tangents do not. None without need.
+
+    A sample keeps its layout, so it must not have gaps.
+    """
+    sizes, strides = value.shape[1:], value.stride()[1:]
+    if value.stride()[0] or value.shape[0] < 2 or _reach(sizes, strides) + 1 != math.prod(sizes):
+        return None
+    order = sorted(range(len(sizes)), key=lambda dim: (-strides[dim], dim))
+    made = value.permute((0, *[dim + 1 for dim in order])).contiguous()
+    return made.permute((0, *[order.index(dim) + 1 for dim in range(len(sizes))]))
 
 
 def _reach(size: Sequence[int], stride: Sequence[int]) -> int:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import Any, cast
 
+import numpy as np
+
 from gradwire_engine.core import device as devices
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
@@ -20,6 +22,7 @@ from gradwire_engine.op.integer_bounds import note_positions
 from gradwire_engine.op.refusals import memory_axes
 from gradwire_engine.op.workload import offload_work, pause
 from gradwire_engine.ops.base.checks import admit, ints
+from gradwire_engine.ops.base.stepped import stepped
 
 Ints = Any
 Device = str
@@ -141,9 +144,15 @@ def arange(
         count = _steps(first, last, by)
     xp = place(device, (count,), dtype, 8)
     exact = dtypes.int64 if whole else dtypes.float64
+    begin, every = cast("float", first), cast("float", by)
+    fractional = xp is np and not (whole or (float(begin).is_integer() and float(every).is_integer()))
     numbers = made(
         device,
-        lambda: (first + xp.arange(count, dtype=exact) * by).astype(dtype, copy=False),
+        lambda: (
+            stepped(float(begin), float(every), count, dtype)
+            if fractional
+            else (first + xp.arange(count, dtype=exact) * by).astype(dtype, copy=False)
+        ),
         requires_grad,
         (count,),
         5.0,

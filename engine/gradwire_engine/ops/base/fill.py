@@ -72,15 +72,29 @@ def _fill_value(op_name: str, input: Array, value: Any) -> Any:
     return cast_array(value, input.dtype)
 
 
+#: What PyTorch calls a mask's dtype when it refuses the mask, by the dtype's usual title.
+_C_NAMES = {
+    "Byte": "unsigned char", "Char": "signed char", "Short": "short int", "Int": "int", "Long": "long int",
+    "UInt16": "short unsigned int", "UInt32": "unsigned int", "UInt64": "long unsigned int", "Half": "c10::Half",
+    "BFloat16": "c10::BFloat16", "Float": "float", "Double": "double", "ComplexFloat": "c10::complex<float>",
+    "ComplexDouble": "c10::complex<double>",
+}  # fmt: skip
+
+
+def check_mask(mask: Any) -> None:
+    """Refuse a mask to fill by that is not boolean. Raises EngineError: RUNTIME."""
+    if mask.dtype != dtypes.bool_:
+        raise EngineError(
+            Reason.RUNTIME,
+            f"masked_fill_ only supports boolean masks, but got mask with dtype {_C_NAMES[dtypes.TITLES[mask.dtype]]}",
+        )
+
+
 @op(in_place=True, node=lambda input, mask, value: f"MaskedFillBackward{int(type(value) is Tensor)}", cost=4)
 @row_major
 def masked_fill(xp: Any, input: Array, mask: Array, value: Array | Number) -> Array:
     """value where the mask is True, input elsewhere (torch.masked_fill)."""
-    if mask.dtype != dtypes.bool_:
-        raise EngineError(
-            Reason.RUNTIME,
-            f"masked_fill_ only supports boolean masks, but got mask with dtype {dtypes.name_of(mask.dtype)}",
-        )
+    check_mask(mask)
     admit(broadcast_shape(input.shape, mask.shape), input.dtype)
     given: Any = value
     if not hasattr(given, "dtype"):

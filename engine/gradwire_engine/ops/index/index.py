@@ -25,7 +25,7 @@ from gradwire_engine.op.refusals import check_no_overlap, check_overlap, check_w
 from gradwire_engine.op.value_access import module_behind, read_array
 from gradwire_engine.ops.base.basic import expand
 from gradwire_engine.ops.base.checks import check_index
-from gradwire_engine.ops.base.fill import copy, fill
+from gradwire_engine.ops.base.fill import check_mask, copy, fill
 from gradwire_engine.ops.base.index_accumulation import add_rows, combine_at
 from gradwire_engine.ops.shape.shape import alias, check_step, reshape, select, slice_, unsqueeze
 
@@ -176,14 +176,16 @@ index_.grad(input=lambda g, input_meta, indices: _index_backward(g, indices, inp
 _index_backward.grad(g=lambda g, indices: index_(g, indices)).tangent("linear")
 
 
-def _fills(indices: list[Any], values: Any) -> bool:
-    """Whether the call is a masked_fill: one mask and one value. The value may have any dtype and share memory."""
-    return len(indices) == 1 and getattr(indices[0], "dtype", None) == dtypes.bool_ and getattr(values, "size", 1) == 1
+def _mask_alone(indices: list[Any], values: Any) -> Any:
+    """The mask of a call that is a masked_fill: one mask and one value, which may have any dtype and share memory."""
+    given = [place for place in indices if place is not None]
+    alone = len(given) == 1 and _is_mask(given[0]) and getattr(values, "size", 1) == 1
+    return given[0] if alone else None
 
 
 @op(
     in_place=True,
-    no_overlap=lambda input, indices, values, accumulate: accumulate or not _fills(indices, values),
+    no_overlap=lambda input, indices, values, accumulate: accumulate or _mask_alone(indices, values) is None,
     cost=indexing(30),
     moves_list=True,
 )
@@ -200,7 +202,10 @@ def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: boo
         raise EngineError(Reason.RUNTIME, "index_put: at least one index is needed; fill_ and copy_ write all elements")
     early = len(indices) > input.ndim or any(map(_is_mask, indices))
     key = _key(xp, input.shape, indices) if early else None
-    if hasattr(values, "dtype") and values.dtype != input.dtype and not _fills(indices, values):
+    mask = _mask_alone(indices, values)
+    if mask is not None and not accumulate:
+        check_mask(mask)
+    elif hasattr(values, "dtype") and values.dtype != input.dtype:
         _check_values(input, key or _key(xp, input.shape, indices), values)
         raise EngineError(
             Reason.RUNTIME,
@@ -209,6 +214,8 @@ def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: boo
         )
     check_writable(input)
     key = key or _key(xp, input.shape, indices)
+    if mask is None and getattr(values, "ndim", 0) > 1 and values.shape[0] == 1:
+        _check_values(input, key, values)  # NumPy would drop leading dimensions that the selection does not have
     values = cast_array(values if hasattr(values, "dtype") else cast_number(values, input.dtype), input.dtype)
     try:
         if not accumulate:
@@ -437,7 +444,7 @@ class _SetItem(Composite):
         else:
             key = (*basic, Ellipsis)
             part = target.array[key]
-            if indices and not _fills(indices, value):
+            if indices and _mask_alone(indices, value) is None:
                 check_no_overlap(part, (indices, value))
             elif not indices:
                 _check_source(target, part, given)

@@ -212,8 +212,10 @@ def _run_known(
 
 
 def _may_join(session: Session, writer: Writer) -> bool:
-    """Whether a session's commands may run as a step: none is timed, cancelled or has failed before."""
+    """Whether a session's commands may run as a step: none is timed, cancelled, in a hook, or failed."""
     token = session.cancel_token
+    if session.hooks.suspended:
+        return False  # a gradient that is cleared in a hook concerns the backward that waits for it
     if session.activity.op_times is not None or session.activity.watched is not None or session.failed_ids:
         return False
     if token.cancel_ticket >= token.ticket or token.deadline is not None or type(token) is not CancelToken:

@@ -22,7 +22,7 @@ REFUSED = [
     refused(fill.where, Reason.RUNTIME, "dtype Double", normal(2), 1.0, 2.0, theirs=torch.where),
     refused(fill.where, Reason.SHAPE, "[2], [3]", bools(2), normal(3), 0.0),
     refused(
-        fill.masked_fill, Reason.RUNTIME, "dtype int64", normal(2), integers(0, 2, 2), 1.0, theirs=torch.masked_fill
+        fill.masked_fill, Reason.RUNTIME, "dtype long int", normal(2), integers(0, 2, 2), 1.0, theirs=torch.masked_fill
     ),
     refused(fill.masked_fill, Reason.RUNTIME, "got tensor with 1 dimension", normal(2), bools(2), given([1.0, 2.0])),
     refused(fill.masked_fill, Reason.RUNTIME, "without overflow: 300", given([1], "uint8"), bools(1), 300),

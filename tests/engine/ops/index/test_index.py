@@ -110,6 +110,10 @@ REFUSED = [
         normal(3, dtype="float32"),
     ),
     refused(index.index_put, Reason.RUNTIME, "shape [2] cannot be broadcast", normal(4), [LONG], normal(2)),
+    refused(index.index_put, Reason.RUNTIME, "shape [1, 1] cannot be broadcast", normal(4), [LONG], normal(1, 1)),
+    # One value fills a mask, which must be boolean then: PyTorch takes other values for a mask of bytes.
+    refused(index.index_put, Reason.RUNTIME, "dtype unsigned char", normal(2), [given([1, 0], "uint8")], normal()),
+    refused(_set, Reason.RUNTIME, "dtype unsigned char", X, normal(), given([1, 0, 1], "uint8"), theirs=_its_set),
 ]
 
 

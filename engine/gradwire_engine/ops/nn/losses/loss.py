@@ -226,7 +226,7 @@ def smooth_l1_loss(
 
     Raises EngineError: RUNTIME for a negative beta, SHAPE, ARGUMENT_VALUE.
     """
-    if beta < 0:
+    if not beta >= 0:  # refuses nan, too
         raise EngineError(Reason.RUNTIME, "smooth_l1_loss does not support negative values for beta.")
     wanted = reduction_of(size_average, reduce, reduction)
     input, target = _expand_scalars(input, target)
@@ -266,7 +266,7 @@ def huber_loss(
 
     Raises EngineError: RUNTIME for a delta that is not positive, SHAPE, ARGUMENT_VALUE.
     """
-    if delta <= 0:
+    if not delta > 0:  # refuses nan, too
         raise EngineError(Reason.RUNTIME, "huber_loss does not support non-positive values for delta.")
     wanted = reduction_of(None, None, reduction)
     if target.dtype != input.dtype:

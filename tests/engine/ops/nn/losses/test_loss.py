@@ -67,6 +67,10 @@ REFUSED = [
     refused(loss.smooth_l1_loss, Reason.RUNTIME, "negative values for beta", X, Y, beta=-1.0, theirs=F.smooth_l1_loss),
     refused(loss.huber_loss, Reason.RUNTIME, "non-positive values for delta", X, Y, delta=0.0, theirs=F.huber_loss),
     refused(
+        loss.smooth_l1_loss, Reason.RUNTIME, "negative values for beta", X, Y, beta=np.nan, theirs=F.smooth_l1_loss
+    ),
+    refused(loss.huber_loss, Reason.RUNTIME, "non-positive values for delta", X, Y, delta=np.nan, theirs=F.huber_loss),
+    refused(
         loss.binary_cross_entropy,
         Reason.RUNTIME,
         "between 0 and 1",
