@@ -1,5 +1,7 @@
 """Recurrent layers and transformers against PyTorch: same weights, same outputs, gradients, text, refusals."""
 
+from collections import OrderedDict
+
 import numpy as np
 import pytest
 
@@ -241,6 +243,20 @@ def test_parameter_dict_is_pytorchs():
         assert held.pop("a").shape == (2, 3)
         assert isinstance(held["b"], library.nn.Parameter)
         results.append((repr(held), list(held), len(held), "b" in held, list(held.state_dict())))
+    assert results[0] == results[1]
+
+
+def test_a_parameter_dict_has_pytorchs_order_of_names():
+    results = []
+    for library in (gw, torch):
+        held, zeros = library.nn.ParameterDict, library.zeros
+        made = held({"b": zeros(1), "a": zeros(2)})
+        ordered = held(OrderedDict(d=zeros(1), c=zeros(1)))
+        joined = ordered | {"f": zeros(1), "e": zeros(1)}
+        ordered |= made
+        plain = {"z": zeros(1)} | made
+        orders = [list(each) for each in (made, made.copy(), ordered, joined, plain, reversed(ordered))]
+        results.append([*orders, list(held([("b", zeros(1)), ("a", zeros(1))])), list(ordered.state_dict())])
     assert results[0] == results[1]
 
 

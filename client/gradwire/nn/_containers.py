@@ -297,6 +297,23 @@ class ParameterDict(Module):
     def __contains__(self, key: object) -> bool:
         return key in self._parameters
 
+    def __reversed__(self) -> Iterator[str]:
+        return reversed(self._parameters)
+
+    def __or__(self, other: Any) -> ParameterDict:
+        made = self.copy()
+        made.update(other)
+        return made
+
+    def __ror__(self, other: Any) -> Any:
+        made = other.copy()
+        made.update(self)
+        return made
+
+    def __ior__(self, other: Any) -> ParameterDict:
+        self.update(other)
+        return self
+
     def keys(self) -> Iterable[str]:
         """The names."""
         return self._parameters.keys()
@@ -333,11 +350,15 @@ class ParameterDict(Module):
 
     def copy(self) -> ParameterDict:
         """Another dictionary of the same parameters."""
-        return ParameterDict(dict(self.items()))
+        return ParameterDict(self)
 
     def update(self, parameters: Any) -> None:
-        """Hold these too; of the same name, the new one is kept."""
-        for name, value in parameters.items() if isinstance(parameters, Mapping | ParameterDict) else parameters:
+        """Hold these too; of the same name, the new one is kept. Those of a plain mapping are sorted by name."""
+        if isinstance(parameters, OrderedDict | ParameterDict):
+            pairs = parameters.items()
+        else:
+            pairs = sorted(parameters.items()) if isinstance(parameters, Mapping) else parameters
+        for name, value in pairs:
             self[name] = value
 
     def extra_repr(self) -> str:
