@@ -13,6 +13,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.integer_bounds import copied, elements_of, only
 from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.op.refusals import check_overlap, check_writable
 from gradwire_engine.ops.base.basic import expand, sum_to_size
@@ -56,6 +57,7 @@ def _in(xp: Any, value: Any, dtype: Any) -> Any:
     return cast_array(value, dtype) if hasattr(value, "dtype") else xp.asarray(value, dtype)
 
 
+where.bounds_results(elements_of(1, 2))
 where.grad(
     input=lambda g, condition: where(condition, g, 0),
     other=lambda g, condition: where(condition, 0, g),
@@ -90,6 +92,7 @@ def masked_fill(xp: Any, input: Array, mask: Array, value: Array | Number) -> Ar
     return xp.where(mask, xp.asarray(_fill_value("masked_fill_", input, value)), input)
 
 
+masked_fill.bounds_results(elements_of(0, 2))
 masked_fill.grad(
     input=lambda g, mask: masked_fill(g, mask, 0),
     value=lambda g, mask: sum_to_size(where(mask, g, 0), ()),
@@ -119,7 +122,7 @@ def _write_fill(xp: Any, input: Array, value: Any) -> None:
     input[...] = cast_array(value if hasattr(value, "dtype") else cast_number(value, input.dtype), input.dtype)
 
 
-fill.into(_write_fill, always=True)
+fill.into(_write_fill, always=True).bounds_results(elements_of(1))
 fill.grad(input=lambda g: zeros(g), value=lambda g: sum_to_size(g, ())).tangent("linear")
 
 
@@ -129,7 +132,7 @@ def zero(xp: Any, input: Array) -> Array:
     return xp.zeros(input.shape, input.dtype)
 
 
-zero.into(lambda xp, input: input.fill(0), always=True)
+zero.into(lambda xp, input: input.fill(0), always=True).bounds_results(only(0))
 zero.grad(input=lambda g: zeros(g)).tangent("linear")
 
 
@@ -149,7 +152,7 @@ def _write_copy(xp: Any, input: Array, src: Array, non_blocking: bool) -> None:
     input[...] = _source(input, src)
 
 
-copy.into(_write_copy, always=True)
+copy.into(_write_copy, always=True).bounds_results(copied)
 copy.grad(input=lambda g: zeros(g), src=lambda g, src_meta: on_device(g, src_meta.device)).tangent("linear")
 
 
