@@ -158,7 +158,7 @@ def test_bounds_go_on_where_it_is_known_what_was_written() -> None:
         ("setitem", (index, slice(0, 1), IGNORED), (-4, 4, True)),
         ("clamp", (index, 0, 2), (0, 2, False)),
         ("setitem", (index, engine.call("gt", (index, 1)), IGNORED), (0, 2, True)),
-        ("copy", (index, moved([7, 8, 9])), (7, 9, False)),
+        ("copy", (index, engine.tensor(np.array([7, 8, 9]))), (7, 9, False)),
         ("zero", (engine.call("getitem", (index, slice(None, None, 2))),), (0, 9, False)),
         ("zero", (index,), (0, 0, False)),
     ):
@@ -320,6 +320,7 @@ def _written(rng: np.random.Generator, x: Ours, other: Ours) -> list[Callable[[]
         lambda: changed("clamp", part, -3, 5) or x,
         lambda: changed("zero", part) or x,
         lambda: changed("neg", part) or x,
+        lambda: changed("copy", part, engine.tensor(rng.integers(-9, 9, part.shape))) or x,
         lambda: changed("masked_fill", part, mask, number) or x,
         lambda: changed("setitem", part, mask, number) or x,
         lambda: changed("setitem", x, (slice(0, 1),), number) or x,

@@ -125,6 +125,8 @@ class Declaration(Signature):
         self.loops: tuple[str, ...] = ()
         self.result_bounds: Callable[..., Sequence[Any]] | None = None
         self.bounds_of_integers = True
+        # Whether operands may be on other devices than the first, as a function of the arguments.
+        self.from_devices: Callable[..., bool] | None = None
         # Whether a call's node passes no gradient on, as a function of the arguments.
         self.gradient_ends: Callable[..., bool] | None = None
         self.opmath_position = -1
@@ -174,6 +176,11 @@ class Declaration(Signature):
         of_integers: whether the rule tells nothing without operands of integers or bools.
         """
         self.result_bounds, self.bounds_of_integers = rule, of_integers
+        return self
+
+    def takes_from_devices(self: Self, when: Callable[..., bool]) -> Self:
+        """Declare calls that copy the other operands to the device of the first."""
+        self.from_devices = when
         return self
 
     def ends_gradient(self: Self, when: Callable[..., bool]) -> Self:

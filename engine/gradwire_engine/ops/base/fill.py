@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gradwire_engine.core import device as devices
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
@@ -107,6 +109,13 @@ def fill(xp: Any, input: Array, value: Array | Number) -> Array:
     return xp.full(input.shape, cast_array(value, input.dtype), input.dtype)
 
 
+def brought(value: Any, target: Array) -> Any:
+    """A value on the device of an array that it is written to; numbers of the host need not be copied."""
+    if not hasattr(value, "ndim") or isinstance(value, np.generic):
+        return value
+    return devices.to_device(value, devices.device_of(target))
+
+
 def _refuse_wide(value: Any) -> None:
     if hasattr(value, "ndim") and value.ndim:
         raise EngineError(
@@ -119,11 +128,15 @@ def _write_fill(xp: Any, input: Array, value: Any) -> None:
     _refuse_wide(value)
     if hasattr(value, "dtype"):  # a number may be written to elements that share memory, a tensor may not
         check_writable(input)
+        value = brought(value, input)
     input[...] = cast_array(value if hasattr(value, "dtype") else cast_number(value, input.dtype), input.dtype)
 
 
 fill.into(_write_fill, always=True).bounds_results(elements_of(1))
-fill.grad(input=lambda g: zeros(g), value=lambda g: sum_to_size(g, ())).tangent("linear")
+fill.takes_from_devices(lambda input, value: not getattr(value, "ndim", 0))
+fill.grad(
+    input=lambda g: zeros(g), value=lambda g, value_meta: on_device(sum_to_size(g, ()), value_meta.device)
+).tangent("linear")
 
 
 @op(in_place=True, cost=4)
@@ -148,11 +161,13 @@ def _source(input: Array, src: Array) -> Array:
 
 def _write_copy(xp: Any, input: Array, src: Array, non_blocking: bool) -> None:
     check_writable(input)
+    src = brought(src, input)
     check_overlap(input, src)
     input[...] = _source(input, src)
 
 
 copy.into(_write_copy, always=True).bounds_results(copied)
+copy.takes_from_devices(lambda input, src, non_blocking: True)
 copy.grad(input=lambda g: zeros(g), src=lambda g, src_meta: on_device(g, src_meta.device)).tangent("linear")
 
 

@@ -25,7 +25,7 @@ from gradwire_engine.op.refusals import check_no_overlap, check_overlap, check_w
 from gradwire_engine.op.value_access import module_behind, read_array
 from gradwire_engine.ops.base.basic import expand
 from gradwire_engine.ops.base.checks import check_index
-from gradwire_engine.ops.base.fill import copy, fill
+from gradwire_engine.ops.base.fill import brought, copy, fill, on_device
 from gradwire_engine.ops.base.index_accumulation import add_rows, combine_at
 from gradwire_engine.ops.shape.shape import alias, check_step, reshape, select, slice_, unsqueeze
 
@@ -389,7 +389,7 @@ def getitem(input: Array, index: Index) -> Array:
     return alias(shown) if shown is input else shown
 
 
-@op(name="_set_index", node="CopySlices", in_place=True, drops_grad=True, cost=indexing(30))
+@op(name="_set_index", node="CopySlices", in_place=True, drops_grad=True, cost=indexing(30), moves_list=True)
 def _set_index(xp: Any, input: Array, index: Index, indices: list[Array], value: Array | Number) -> Array:
     """Copy of the input with `value` written at a key, in `_parse`'s form."""
     result = input.copy()
@@ -413,13 +413,16 @@ def _write_index(xp: Any, input: Array, basic: Any, indices: list[Any], value: A
             f"value tensor of shape {list(shape)} cannot be broadcast to indexing result of shape {list(part.shape)}",
         )
     check_writable(part)
-    part[...] = cast_array(value, input.dtype)
+    part[...] = cast_array(brought(value, part), input.dtype)
 
 
 _set_index.into(_write_index, always=True).bounds_results(elements_of(0, 3))
+_set_index.takes_from_devices(lambda input, index, indices, value: not indices)
 _set_index.grad(
     input=lambda g, index, indices: _set_index(g, index, indices, 0),
-    value=lambda g, index, indices: index_(_basic_view(g, index), indices) if indices else _basic_view(g, index),
+    value=lambda g, index, indices, value_meta: (
+        index_(_basic_view(g, index), indices) if indices else on_device(_basic_view(g, index), value_meta.device)
+    ),
 ).tangent("linear")
 
 
