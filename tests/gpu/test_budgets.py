@@ -117,6 +117,95 @@ def test_a_training_step_stays_within_its_launches_and_synchronizations(
     assert compiled.to_device == numbers
 
 
+CLASSES, BATCH = 12, (3, 4)
+
+
+class Tagger(torch.nn.Module):
+    """Classes of tokens, by an embedding of each and of its position."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tokens, self.positions = torch.nn.Embedding(CLASSES, 8), torch.nn.Embedding(BATCH[1], 8)
+        self.head = torch.nn.Linear(8, CLASSES)
+
+    def forward(self, tokens: Any) -> Any:
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        return self.head(self.tokens(tokens) + self.positions(places))
+
+
+def uploaded(least: int = 0, most: int = CLASSES, shape: tuple[int, ...] = BATCH) -> Any:
+    return torch.tensor(np.random.default_rng(0).integers(least, most, shape)).cuda()
+
+
+def ignored_where(mask: Any, tokens: Any) -> Any:
+    labels = tokens.clone()
+    labels[mask] = -100
+    return labels
+
+
+def windows(data: Any) -> tuple[Any, Any]:
+    """Tokens and the next ones, at drawn places of a data set."""
+    where = torch.randint(0, len(data) - 5, (3,), device="cuda")[:, None] + torch.arange(4, device="cuda")
+    return data[where], data[where + 1]
+
+
+def both(tokens: Any) -> tuple[Any, Any]:
+    return tokens, tokens
+
+
+# Tokens and labels of a loop, given the model.
+TOKENS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+    "uploaded": lambda model: (lambda each: (each[:, :-1], each[:, 1:]))(uploaded(shape=(3, 5))),
+    "rows of an uploaded data set": lambda model: both(torch.stack([uploaded(shape=(50,))[i : i + 4] for i in (3, 9)])),
+    "drawn windows of a data set": lambda model: windows(uploaded(shape=(50,))),
+    "permuted rows": lambda model: both(uploaded(shape=(9, 4))[torch.randperm(9, device="cuda")[:3]]),
+    "labels ignored by where": lambda model: (
+        uploaded(),
+        torch.where(torch.rand(BATCH, device="cuda") < 0.5, uploaded(), -100),
+    ),
+    "labels ignored by masked_fill": lambda model: (uploaded(), uploaded().masked_fill(uploaded() > 5, -100)),
+    "labels ignored by a mask": lambda model: (uploaded(), ignored_where(uploaded() == 3, uploaded())),
+    "labels ignored by a slice": lambda model: (uploaded(), ignored_where((slice(None), 0), uploaded())),
+    "arithmetic": lambda model: both((torch.arange(12, device="cuda").view(BATCH) * 7 + 3) % CLASSES),
+    "from one on": lambda model: both(uploaded(1, CLASSES + 1) - 1),
+    "in place": lambda model: both(uploaded(1, CLASSES + 1).sub_(1)),
+    "rounded numbers": lambda model: both((torch.rand(BATCH, device="cuda") * 99).long().clamp(0, CLASSES - 1)),
+    "comparisons": lambda model: both((torch.randn(BATCH, device="cuda") > 0).long()),
+    "predictions": lambda model: (uploaded(), model(uploaded()).argmax(-1)),
+    "constants": lambda model: (torch.zeros(BATCH, dtype=torch.long, device="cuda"), torch.full(BATCH, 3).cuda()),
+    "bytes": lambda model: both(uploaded().to(torch.uint8).long()),
+    "counts": lambda model: both((uploaded() > 5).cumsum(1) + (uploaded() > 5).sum(1, keepdim=True)),
+}
+
+
+@pytest.mark.parametrize("name", TOKENS)
+def test_a_step_does_not_wait_for_tokens_and_labels_whose_bounds_follow_from_their_making(
+    session: Any, name: str
+) -> None:
+    model = Tagger().cuda()
+    optimize = torch.optim.Adam(model.parameters())
+    waits = 0
+    for _ in range(3):  # the first fills caches
+        with hostcupy.counted() as counts:
+            optimize.zero_grad()
+            tokens, labels = TOKENS[name](model)
+            torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), labels.flatten()).backward()
+            optimize.step()
+            session.sync()
+        waits = counts.waits
+    assert waits == 0
+
+
+def test_a_step_waits_once_for_integers_of_unknown_bounds(session: Any) -> None:
+    model = Tagger().cuda()
+    for _ in range(3):
+        with hostcupy.counted() as counts:
+            tokens = (torch.rand(BATCH, device="cuda") * CLASSES).long()
+            torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()).backward()
+            session.sync()
+        assert counts.to_host == 1
+
+
 def float_array(*shape: int) -> np.ndarray[Any, Any]:
     return np.random.default_rng(0).normal(size=shape).astype(np.float32)
 

@@ -72,7 +72,8 @@ def test_both_gpus_draw_the_numbers_of_one_sequence() -> None:
     np.testing.assert_array_equal(*(devices.host(each.array) for each in drawn))
 
 
-def test_a_model_trains_on_the_second_gpu(session: Any) -> None:
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+def test_a_model_trains_on_the_second_gpu(session: Any, compiled: bool) -> None:
     weights = []
     for device in ("cuda:1", "cpu"):
         torch.manual_seed(0)
@@ -81,10 +82,16 @@ def test_a_model_trains_on_the_second_gpu(session: Any) -> None:
         x = torch.tensor(rng.normal(size=(8, 4)).astype("float32"), device=device)
         labels = torch.tensor(rng.integers(0, 3, 8), device=device)
         optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
-        for _ in range(3):
+
+        def step(parts: Any = (model, x, labels, optimizer)) -> None:
+            model, x, labels, optimizer = parts
             optimizer.zero_grad()
             torch.nn.functional.cross_entropy(model(x), labels).backward()
             optimizer.step()
+
+        run = torch.compile(step) if compiled else step
+        for _ in range(8):  # compiled: the last ones are launches of a graph
+            run()
         weights.append([each.detach().cpu().numpy() for each in model.parameters()])
     for ours, expected in zip(*weights, strict=True):
         np.testing.assert_allclose(ours, expected, rtol=2e-4, atol=2e-5)

@@ -43,6 +43,8 @@ def is_plain(gradient: Tensor | None) -> bool:
         return True
     if type(gradient) is not Tensor or gradient.node is not None or gradient.view is not None:
         return False
+    if type(gradient.array) is not np.ndarray:
+        return False
     flags = gradient.array.flags
     if type(gradient.storage) is not Storage or not flags.writeable or not gradient.array.size:
         return False

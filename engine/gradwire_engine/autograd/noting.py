@@ -20,7 +20,6 @@ from gradwire_engine.autograd.backward_pass import NEVER, edges_of
 from gradwire_engine.autograd.headroom import needed as needed_back
 from gradwire_engine.autograd.noted_pass import NotedPass, Stopped, Unusual, described, loaded, pauses, same_bits
 from gradwire_engine.core.context import Context
-from gradwire_engine.core.device import cupy
 from gradwire_engine.graph.graph import AccumulateGrad, Node
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Tensor
@@ -28,7 +27,7 @@ from gradwire_engine.op.admission import needed
 from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.op import Op
-from gradwire_engine.op.repeated import forward_of, is_repeatable, record
+from gradwire_engine.op.repeated import forward_of, is_repeatable, may_repeat, record
 from gradwire_engine.ops.base.basic import fit
 from gradwire_engine.ops.linalg.matrix import matrix_t
 
@@ -72,7 +71,7 @@ class Noting:
 
     def in_steps(self) -> Generator[None, None, NotedPass]:
         """The pass; yields in pauses. Raises Unusual, Stopped, and what the formulas raise."""
-        if cupy() is not None or self.values[0].dtype.kind != "f":
+        if not may_repeat() or self.values[0].dtype.kind != "f":
             raise Unusual
         interrupt = self._context.interrupt or NEVER
         for node in self._order():

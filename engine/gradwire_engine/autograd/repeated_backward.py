@@ -23,6 +23,7 @@ from gradwire_engine.graph.callbacks import hooks_on
 from gradwire_engine.graph.graph import LAST, AccumulateGrad, Node
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.cost import LONG
+from gradwire_engine.op.repeated import may_repeat
 
 _MOST_NODES = 4096  # of a graph whose pass is noted
 _MOST_KNOWN = 1 << 15  # nodes of all graphs that are known
@@ -49,6 +50,8 @@ class PassMemo:
         as `backward`.
         """
         context = CURRENT.get()
+        if not may_repeat():
+            return None
         interrupt = context.interrupt or NEVER
         if interrupt.node_began is not None or context.duals.active or context.tracer is not None:
             return None

@@ -17,11 +17,10 @@ from gradwire_engine.autograd.noted_pass import NotedPass, same_bits
 from gradwire_engine.autograd.repeated_backward import PassMemo
 from gradwire_engine.autograd.repeated_step import Item, Listed, ListedPart, RepeatedStep, Unusual
 from gradwire_engine.core.context import CURRENT, Context
-from gradwire_engine.core.device import cupy
 from gradwire_engine.graph.graph import LAST, Node
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Tensor
-from gradwire_engine.op.repeated import Listing, Operand
+from gradwire_engine.op.repeated import Listing, Operand, may_repeat
 from gradwire_engine.op.repeated_source import as_array
 
 #: Seconds of a step that may run without a pause, by its thread's clock: about a slice of a scheduler.
@@ -74,7 +73,7 @@ def make(
     with what the calls have made. It changes nothing. `confirm` must compare the rest.
     """
     root = tensors[loss]
-    if cupy() is not None or root is None or type(root.node) is not Node or root.index or root.view is not None:
+    if not may_repeat() or root is None or type(root.node) is not Node or root.index or root.view is not None:
         return None
     if root.array.size != 1:
         return None

@@ -14,7 +14,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT
-from gradwire_engine.core.device import CPU, device_of, may_share_memory, module_for
+from gradwire_engine.core.device import CPU, beside, device_of, may_share_memory, module_for, selected
 from gradwire_engine.graph.graph import Meta
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Tensor
@@ -179,7 +179,7 @@ class Trace:
         if kind is Tensor:
             return self._ref(value.array)
         if kind is np.ndarray or (self.device != CPU and hasattr(value, "__cuda_array_interface__")):
-            return self._ref(value) if id(value) in self._by_id else Ref(self.constant(value.copy()))
+            return self._ref(value) if id(value) in self._by_id else Ref(self.constant(_copy(value)))
         if kind is Saved:
             return self._ref((value if value.leaf is None else value.leaf).array)
         if kind is Num:
@@ -236,7 +236,7 @@ class Trace:
 
     def created(self, tensor: Tensor) -> None:
         """Record a leaf made from constants of the program."""
-        self._emit("constant", tensor.array.copy(), (), [tensor.array])
+        self._emit("constant", _copy(tensor.array), (), [tensor.array])
 
     # Backward.
 
@@ -259,7 +259,8 @@ class Trace:
 
     def zeros(self, shape: tuple[int, ...], dtype: Any) -> int:
         """Register for zeros on the run's device."""
-        return self.constant(module_for(self.device).zeros(shape, dtype))
+        with selected(self.device):
+            return self.constant(module_for(self.device).zeros(shape, dtype))
 
     def sum(self, one: int, other: int) -> int:
         """Record the sum of two gradients that arrive at the same edge."""
@@ -322,3 +323,9 @@ class Trace:
 def has_history(tensor: Tensor) -> bool:
     """Whether a tensor depends on a graph: it has a node, or is a view that requires grad."""
     return tensor.node is not None or (tensor.view is not None and tensor.requires_grad)
+
+
+def _copy(array: Any) -> Any:
+    """A copy on the array's device; CuPy's own method makes it on the current one."""
+    with beside(array):
+        return array.copy()

@@ -1,8 +1,9 @@
 """Bounds of the integers in a tensor's memory on a GPU, so that indices are checked without waiting for it.
 
 They are noted when integers are uploaded, when an op's results have bounds (op/integer_bounds.py), and when an op has
-checked its indices. They belong to the memory's version: a later change in place ends them. Unknown bounds are
-computed where they are needed.
+checked its indices. They belong to the memory's version: a later change in place ends them, unless the bounds of what
+it wrote are known. Unknown bounds are computed where they are needed. Bools count as integers, since casts make
+indices of them.
 """
 
 from __future__ import annotations
@@ -42,17 +43,56 @@ UNKNOWABLE = Bounds(-1, 0, 0, None, 0, 0, False)
 
 def note(storage: Any, array: Array, values: Array) -> None:
     """Note the bounds of an uploaded array, from the values in host memory."""
-    if storage.bounds is not UNKNOWABLE and values.dtype.kind in "iu" and 0 < values.size <= _MOST:
-        storage.bounds = _bounds(storage.version, array, values)
+    found = None if storage.bounds is UNKNOWABLE else bounds_of_host(values)
+    if found is not None:
+        least, most, ignored = found
+        storage.bounds = Bounds(storage.version, *_span(array), array.dtype, least, most, ignored)
+
+
+def bounds_of_host(values: Array) -> tuple[int, int, bool] | None:
+    """The bounds of integers or bools in host memory; None of others, and of too many."""
+    if values.dtype.kind not in "iub" or not 0 < values.size <= _MOST:
+        return None
+    return _extremes_of(values.view(np.uint8) if values.dtype.kind == "b" else values)
 
 
 def note_range(storage: Any, array: Array, least: int, most: int, ignored: bool = False) -> None:
     """Note bounds of a row-major array on a GPU that follow from how it was made, or were checked."""
-    if storage.bounds is UNKNOWABLE or array.dtype.kind not in "iu" or not array.size or not array.flags.c_contiguous:
+    if storage.bounds is UNKNOWABLE or array.dtype.kind not in "iub" or not array.size or not array.flags.c_contiguous:
         return
-    limits = np.iinfo(array.dtype)
-    if limits.min <= (min(least, IGNORED) if ignored else least) and most <= limits.max:  # else a cast wraps them
+    if can_hold(array.dtype, least, most, ignored):  # else a cast wraps them
         storage.bounds = Bounds(storage.version, *_span(array), array.dtype, least, most, ignored)
+
+
+def note_written(
+    storage: Any, array: Array, before: Bounds | None, version: int, least: int, most: int, ignored: bool = False
+) -> None:
+    """Note the bounds of memory after one change in place, which wrote integers within bounds to all of an array.
+
+    before, version: what the storage had before the change.
+    """
+    if storage.bounds is UNKNOWABLE or storage.version != version + 1:
+        return
+    begin, end = _span(array)
+    held = before is not None and before.version == version and before.dtype == array.dtype
+    if before is None or not held or begin < before.begin or before.end < end:
+        note_range(storage, array, least, most, ignored)
+    elif can_hold(array.dtype, least, most, ignored):
+        if (begin, end) != (before.begin, before.end) or not array.flags.c_contiguous:  # others stay
+            least, most, ignored = min(least, before.least), max(most, before.most), ignored or before.ignored
+        storage.bounds = before._replace(version=storage.version, least=least, most=most, ignored=ignored)
+
+
+def limits_of(dtype: Any) -> tuple[int, int]:
+    """The least and the largest integer of a dtype."""
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
+def can_hold(dtype: Any, least: int, most: int, ignored: bool = False) -> bool:
+    """Whether a dtype of integers or bools holds all integers within bounds."""
+    first, last = (0, 1) if dtype.kind == "b" else limits_of(dtype)
+    return first <= (min(least, IGNORED) if ignored else least) and most <= last
 
 
 def known(storage: Any, array: Array) -> Bounds | None:
@@ -68,7 +108,8 @@ def bounds_of(storage: Any, array: Array) -> Bounds:
     """The bounds of memory that holds the array. Waits for the GPU if they are not known."""
     found = known(storage, array)
     if found is None:
-        found = _bounds(storage.version, array, array)
+        least, most, ignored = _extremes_of(array)
+        found = Bounds(storage.version, *_span(array), array.dtype, least, most, ignored)
         if storage.bounds is not UNKNOWABLE and array.flags.c_contiguous:
             storage.bounds = found
     return found
@@ -84,14 +125,15 @@ def _span(array: Array) -> tuple[int, int]:
     return begin + first, begin + last + array.itemsize
 
 
-def _bounds(version: int, array: Array, values: Array) -> Bounds:
+def _extremes_of(values: Array) -> tuple[int, int, bool]:
+    """The least and the largest integer, IGNORED apart, and whether IGNORED is among them."""
     least, most = _extremes(values)
     ignored = least == IGNORED
     if ignored:
         kept = module_of(values).where(values == IGNORED, np.asarray(most, values.dtype)[()], values)
         least, most = _extremes(kept)
         least = 0 if least == IGNORED else least
-    return Bounds(version, *_span(array), array.dtype, least, most, ignored)
+    return least, most, ignored
 
 
 def _extremes(values: Array) -> tuple[int, int]:

@@ -123,7 +123,10 @@ class Declaration(Signature):
         self.draws = draws
         self.moves_list = moves_list
         self.loops: tuple[str, ...] = ()
-        self.result_bounds: Callable[[tuple[Any, ...]], Sequence[Any]] | None = None
+        self.result_bounds: Callable[..., Sequence[Any]] | None = None
+        self.bounds_of_integers = True
+        # Whether operands may be on other devices than the first, as a function of the arguments.
+        self.from_devices: Callable[..., bool] | None = None
         # Whether a call's node passes no gradient on, as a function of the arguments.
         self.gradient_ends: Callable[..., bool] | None = None
         self.opmath_position = -1
@@ -167,9 +170,17 @@ class Declaration(Signature):
         self.loops = names
         return self
 
-    def bounds_results(self: Self, rule: Callable[[tuple[Any, ...]], Sequence[Any]]) -> Self:
-        """Declare what bounds the results' integers have on a GPU, as a rule of op/integer_bounds.py."""
-        self.result_bounds = rule
+    def bounds_results(self: Self, rule: Callable[..., Sequence[Any]], of_integers: bool = True) -> Self:
+        """Declare what bounds the results' integers have on a GPU, as a rule of op/integer_bounds.py.
+
+        of_integers: whether the rule tells nothing without operands of integers or bools.
+        """
+        self.result_bounds, self.bounds_of_integers = rule, of_integers
+        return self
+
+    def takes_from_devices(self: Self, when: Callable[..., bool]) -> Self:
+        """Declare calls that copy the other operands to the device of the first."""
+        self.from_devices = when
         return self
 
     def ends_gradient(self: Self, when: Callable[..., bool]) -> Self:

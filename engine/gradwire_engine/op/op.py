@@ -179,6 +179,8 @@ class Op(Declaration):
 
     def _place(self, args: tuple[Any, ...]) -> tuple[Any, str]:
         """The arrays' module and device. Raises EngineError: DEVICE_MISMATCH; 0-d host arrays go with any device."""
+        if self.from_devices is not None and self.from_devices(*args):
+            return module_of(args[0]), device_of(args[0])
         xp: Any = np
         found: str | None = None
         for place in self.tensor_positions:

@@ -140,6 +140,11 @@ def _computed_by(op: Op) -> Callable[..., Any]:
     return lambda xp, *args: op.compute(args)
 
 
+def may_repeat() -> bool:
+    """Whether calls may be repeated in this process. Descriptions do not tell a GPU's arrays from those of the host."""
+    return cupy() is None
+
+
 def is_repeatable(op: Any) -> bool:
     """Whether the descriptions of an op's operands decide everything but values."""
     return type(op) is Op and op.list_position < 0 and not op.draws and op.data_dependent is False
@@ -209,7 +214,7 @@ def _is_fixed(value: Any) -> bool:
 
 def recipe_of_change(op: Op | Composite, args: tuple[Any, ...], context: Context) -> Recipe | None:
     """What makes that which repeats an in-place call with such arguments; None if the op itself must run each time."""
-    if not is_repeatable(op) or cupy() is not None or context.inference:
+    if not is_repeatable(op) or not may_repeat() or context.inference:
         return None
     if context.grad_enabled and any(type(each) is Tensor and each.requires_grad for each in args):
         return None  # it is recorded, or refused
@@ -250,7 +255,7 @@ def _overwriting(
 
 def recipe_of_call(op: Op | Composite, args: tuple[Any, ...], context: Context) -> tuple[Any, Recipe | None]:
     """Apply an op; also return what makes that which repeats the call, or None if the op must run each time."""
-    if cupy() is not None or context.duals.active or context.tracer is not None or not _plain_tensors(args, True):
+    if not may_repeat() or context.duals.active or context.tracer is not None or not _plain_tensors(args, True):
         return op.apply(args), None
     if isinstance(op, Composite) and (op.reads_values or _depends_on_data(op, args)):
         return op.apply(args), None

@@ -14,9 +14,19 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import DType, Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.core.index_bounds import range_of
 from gradwire_engine.graph.graph import Fit
 from gradwire_engine.graph.tensor import Tensor
-from gradwire_engine.op.integer_bounds import like_input
+from gradwire_engine.op.integer_bounds import (
+    added,
+    converted,
+    like_input,
+    multiplied,
+    negated,
+    of_ranges,
+    quotient,
+    subtracted,
+)
 from gradwire_engine.op.op import op
 from gradwire_engine.op.refusals import is_dense
 from gradwire_engine.ops.base.updates import update_on_gpu
@@ -95,7 +105,7 @@ def _add_into(xp: Any, input: Array, other: Array | Number, alpha: Number) -> No
 
 
 add.into(_add_into)
-add.works_in(widens=True)
+add.works_in(widens=True).bounds_results(of_ranges(added))
 add.grad(input=lambda g: g, other=lambda g, alpha: g if alpha == 1 else _times(g, conj(alpha))).tangent("holomorphic")
 
 
@@ -127,6 +137,7 @@ def neg(xp: Any, input: Array) -> Array:
     return xp.negative(input)
 
 
+neg.bounds_results(of_ranges(negated))
 neg.grad(input=lambda g: neg(g)).tangent("holomorphic")
 
 
@@ -145,7 +156,7 @@ def sub(xp: Any, input: Array | Number, other: Array | Number, *, alpha: Number 
 
 
 sub.checked_by(_refuse_bools)
-sub.works_in(widens=True)
+sub.works_in(widens=True).bounds_results(of_ranges(subtracted))
 
 
 def _subtract_into(xp: Any, input: Array, other: Array | Number, alpha: Number) -> None:
@@ -166,7 +177,7 @@ def mul(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     return xp.multiply(input, other)
 
 
-mul.into(lambda xp, input, other: xp.multiply(input, other, out=input))
+mul.into(lambda xp, input, other: xp.multiply(input, other, out=input)).bounds_results(of_ranges(multiplied))
 mul.grad(input=lambda g, other: _times(g, conj(other)), other=lambda g, input: _times(g, conj(input))).tangent(
     "holomorphic"
 )
@@ -183,7 +194,7 @@ def cast(xp: Any, input: Array, dtype: DType) -> Array:
 
 
 cast.sized_by(lambda input, dtype: input.size * dtype.itemsize, bounded=True)
-cast.bounds_results(like_input)
+cast.bounds_results(converted)
 cast.grad(input=lambda g: g).tangent("linear")  # fit() casts the gradient back
 
 
@@ -454,8 +465,8 @@ def div(
     if dtype == dtypes.bool_:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"div_{rounding_mode}_cpu\" not implemented for 'Bool'")
     some = not hasattr(input, "size") or input.size > 0
-    if whole and some and bool(xp.any(xp.asarray(other) == 0)):
-        raise EngineError(Reason.RUNTIME, "ZeroDivisionError")
+    if whole and some:
+        refuse_zeros(other)
     if rounding_mode == "floor":
         return xp.floor_divide(input, other)
     if whole:
@@ -464,7 +475,16 @@ def div(
     return xp.trunc(xp.true_divide(input, other))
 
 
+def refuse_zeros(divisor: Any) -> None:
+    """Refuse integer divisors of which one is zero. Waits for a GPU where their bounds are not known."""
+    xp = devices.module_of(divisor)
+    found = None if xp is np else range_of(divisor)
+    if (found is None or found[0] <= 0 <= found[1]) and bool(xp.any(divisor == 0)):
+        raise EngineError(Reason.RUNTIME, "ZeroDivisionError")
+
+
 div.opmath("other")
+div.bounds_results(quotient)
 div.works_in(backward=3.1)
 div.grad(
     input=lambda g, other, rounding_mode: g * 0 if rounding_mode else _over(g, conj(other)),

@@ -12,6 +12,7 @@ from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.integer_bounds import inverted, masked, of_ranges, truth, united
 from gradwire_engine.op.op import op
 from gradwire_engine.op.value_access import read_array
 from gradwire_engine.ops.base.checks import needs_order
@@ -63,6 +64,7 @@ def _zeros(g: Any) -> Any:
 
 for _comparison in (eq, ne, lt, le, gt, ge):  # for the in-place forms, which overwrite the old value
     _comparison.grad(input=_zeros, other=_zeros)
+    _comparison.bounds_results(truth, of_integers=False)
 
 
 @op(in_place=True, cost=4)
@@ -87,6 +89,10 @@ def logical_or(xp: Any, input: Array, other: Array) -> Array:
 def logical_xor(xp: Any, input: Array, other: Array) -> Array:
     """True where exactly one is nonzero (torch.logical_xor)."""
     return xp.logical_xor(input, other)
+
+
+for _logical in (logical_not, logical_and, logical_or, logical_xor):
+    _logical.bounds_results(truth, of_integers=False)
 
 
 def _check_bitwise(name: str, *values: Any) -> None:
@@ -122,6 +128,12 @@ def bitwise_not(xp: Any, input: Array) -> Array:
     """Bitwise not; logical not for bools (torch.bitwise_not)."""
     _check_bitwise("bitwise_not", input)
     return xp.bitwise_not(input)
+
+
+bitwise_and.bounds_results(of_ranges(masked))
+bitwise_or.bounds_results(of_ranges(united))
+bitwise_xor.bounds_results(of_ranges(united))
+bitwise_not.bounds_results(inverted)
 
 
 @op(promote="same", cost=4)

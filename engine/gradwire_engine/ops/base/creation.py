@@ -18,7 +18,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.declaration import WIDEST
-from gradwire_engine.op.integer_bounds import note_positions
+from gradwire_engine.op.integer_bounds import note_positions, note_value
 from gradwire_engine.op.refusals import memory_axes
 from gradwire_engine.op.workload import offload_work, pause
 from gradwire_engine.ops.base.checks import admit, ints
@@ -49,6 +49,12 @@ def made(device: str | None, build: Any, requires_grad: bool, shape: tuple[int, 
         return tensor(array, requires_grad)
 
 
+def _filled(created: Any, value: Any) -> Any:
+    """A new tensor of one value, whose bounds are noted."""
+    note_value(created, value)
+    return created
+
+
 @factory
 def zeros(
     size: Ints, *, dtype: DType | None = None, device: Device | None = None, requires_grad: bool = False
@@ -56,7 +62,7 @@ def zeros(
     """Tensor of zeros (torch.zeros)."""
     shape, dtype = ints(size), dtype or dtypes.default()
     xp = place(device, shape, dtype)
-    return made(device, lambda: xp.zeros(shape, dtype), requires_grad)
+    return _filled(made(device, lambda: xp.zeros(shape, dtype), requires_grad), 0)
 
 
 @factory
@@ -64,7 +70,7 @@ def ones(size: Ints, *, dtype: DType | None = None, device: Device | None = None
     """Tensor of ones (torch.ones)."""
     shape, dtype = ints(size), dtype or dtypes.default()
     xp = place(device, shape, dtype)
-    return made(device, lambda: xp.ones(shape, dtype), requires_grad, shape)
+    return _filled(made(device, lambda: xp.ones(shape, dtype), requires_grad, shape), 1)
 
 
 @factory
@@ -88,7 +94,7 @@ def full(
     shape, dtype = ints(size), dtype or dtypes.of_number(fill_value)
     value = cast_number(fill_value, dtype)
     xp = place(device, shape, dtype)
-    return made(device, lambda: xp.full(shape, value, dtype), requires_grad, shape)
+    return _filled(made(device, lambda: xp.full(shape, value, dtype), requires_grad, shape), value)
 
 
 @factory
@@ -303,7 +309,7 @@ def _like(input: Any, value: Any, dtype: DType | None, device: str | None, requi
         filled = xp.full([input.shape[axis] for axis in axes], value, dtype)
         return filled.transpose(sorted(range(len(axes)), key=axes.__getitem__))
 
-    return made(device, build, requires_grad, input.shape)
+    return _filled(made(device, build, requires_grad, input.shape), value)
 
 
 @factory

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gradwire_engine.core import device as devices
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.dtypes import Number, cast_number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
+from gradwire_engine.op.integer_bounds import copied, elements_of, only
 from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.op.refusals import check_overlap, check_writable
 from gradwire_engine.ops.base.basic import expand, sum_to_size
@@ -56,6 +59,7 @@ def _in(xp: Any, value: Any, dtype: Any) -> Any:
     return cast_array(value, dtype) if hasattr(value, "dtype") else xp.asarray(value, dtype)
 
 
+where.bounds_results(elements_of(1, 2))
 where.grad(
     input=lambda g, condition: where(condition, g, 0),
     other=lambda g, condition: where(condition, 0, g),
@@ -104,6 +108,7 @@ def masked_fill(xp: Any, input: Array, mask: Array, value: Array | Number) -> Ar
     return xp.where(mask, xp.asarray(_fill_value("masked_fill_", input, value)), input)
 
 
+masked_fill.bounds_results(elements_of(0, 2))
 masked_fill.grad(
     input=lambda g, mask: masked_fill(g, mask, 0),
     value=lambda g, mask: sum_to_size(where(mask, g, 0), ()),
@@ -118,6 +123,13 @@ def fill(xp: Any, input: Array, value: Array | Number) -> Array:
     return xp.full(input.shape, cast_array(value, input.dtype), input.dtype)
 
 
+def brought(value: Any, target: Array) -> Any:
+    """A value on the device of an array that it is written to; numbers of the host need not be copied."""
+    if not hasattr(value, "ndim") or isinstance(value, np.generic):
+        return value
+    return devices.to_device(value, devices.device_of(target))
+
+
 def _refuse_wide(value: Any) -> None:
     if hasattr(value, "ndim") and value.ndim:
         raise EngineError(
@@ -130,11 +142,15 @@ def _write_fill(xp: Any, input: Array, value: Any) -> None:
     _refuse_wide(value)
     if hasattr(value, "dtype"):  # a number may be written to elements that share memory, a tensor may not
         check_writable(input)
+        value = brought(value, input)
     input[...] = cast_array(value if hasattr(value, "dtype") else cast_number(value, input.dtype), input.dtype)
 
 
-fill.into(_write_fill, always=True)
-fill.grad(input=lambda g: zeros(g), value=lambda g: sum_to_size(g, ())).tangent("linear")
+fill.into(_write_fill, always=True).bounds_results(elements_of(1))
+fill.takes_from_devices(lambda input, value: not getattr(value, "ndim", 0))
+fill.grad(
+    input=lambda g: zeros(g), value=lambda g, value_meta: on_device(sum_to_size(g, ()), value_meta.device)
+).tangent("linear")
 
 
 @op(in_place=True, cost=4)
@@ -143,7 +159,7 @@ def zero(xp: Any, input: Array) -> Array:
     return xp.zeros(input.shape, input.dtype)
 
 
-zero.into(lambda xp, input: input.fill(0), always=True)
+zero.into(lambda xp, input: input.fill(0), always=True).bounds_results(only(0))
 zero.grad(input=lambda g: zeros(g)).tangent("linear")
 
 
@@ -159,11 +175,13 @@ def _source(input: Array, src: Array) -> Array:
 
 def _write_copy(xp: Any, input: Array, src: Array, non_blocking: bool) -> None:
     check_writable(input)
+    src = brought(src, input)
     check_overlap(input, src)
     input[...] = _source(input, src)
 
 
-copy.into(_write_copy, always=True)
+copy.into(_write_copy, always=True).bounds_results(copied)
+copy.takes_from_devices(lambda input, src, non_blocking: True)
 copy.grad(input=lambda g: zeros(g), src=lambda g, src_meta: on_device(g, src_meta.device)).tangent("linear")
 
 

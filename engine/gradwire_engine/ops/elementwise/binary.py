@@ -14,8 +14,9 @@ from gradwire_engine.core.dtypes import DType, Number, cast_number, is_half
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import Composite
+from gradwire_engine.op.integer_bounds import clamped, divided, larger, modulo, of_ranges, smaller, subtracted
 from gradwire_engine.op.op import op
-from gradwire_engine.ops.base.basic import _refuse_bools, conj, div, neg, real, sub
+from gradwire_engine.ops.base.basic import _refuse_bools, conj, div, neg, real, refuse_zeros, sub
 from gradwire_engine.ops.base.checks import needs_tensor
 from gradwire_engine.ops.base.compare import eq, ge, gt, le, logical_and, logical_or, lt
 from gradwire_engine.ops.base.fill import where, zeros
@@ -174,7 +175,7 @@ def remainder(xp: Any, input: Array | Number, other: Array | Number) -> Array:
     return xp.where(found == 0, xp.copysign(found, input), found)
 
 
-remainder.works_in(forward=2.3)
+remainder.works_in(forward=2.3).bounds_results(of_ranges(modulo))
 
 
 @op(promote="same", node=lambda input, other: "FmodBackward1" if type(other) is Tensor else "FmodBackward0", cost=12)
@@ -195,8 +196,8 @@ def _refuse_zero_divisor(xp: Any, input: Any, other: Any, kernel: str) -> None:
         raise EngineError(Reason.NOT_SUPPORTED, f"\"{kernel}\" not implemented for 'Bool'")
     whole = dtypes.category(dtypes.result_type(input, other)) < dtypes.FLOAT
     some = not hasattr(input, "size") or input.size > 0
-    if whole and some and bool((xp.asarray(other) == 0).any()):
-        raise EngineError(Reason.RUNTIME, "ZeroDivisionError")
+    if whole and some:
+        refuse_zeros(other)
 
 
 def _refuse_derivative(name: str) -> None:
@@ -207,6 +208,7 @@ floor_divide.grad(
     input=lambda g: _refuse_derivative("floor_divide"), other=lambda g: _refuse_derivative("floor_divide")
 ).tangent("pointwise")
 floor_divide.opmath("other")
+floor_divide.bounds_results(of_ranges(divided))
 floor_divide.unsupported("c", "div_floor_cpu")
 remainder.grad(
     input=lambda g: g, other=lambda g, input, other: neg(g) * div(input, other, rounding_mode="floor")
@@ -254,7 +256,7 @@ def maximum(xp: Any, input: Array, other: Array) -> Array:
     return xp.maximum(input, other)
 
 
-maximum.works_in(backward=3)
+maximum.works_in(backward=3).bounds_results(of_ranges(larger))
 
 
 @op(promote="same", in_place=False, cost=4)
@@ -264,7 +266,7 @@ def minimum(xp: Any, input: Array, other: Array) -> Array:
     return xp.minimum(input, other)
 
 
-minimum.works_in(backward=3)
+minimum.works_in(backward=3).bounds_results(of_ranges(smaller))
 
 
 def _refuse_complex(name: str, *values: Any) -> None:
@@ -323,6 +325,7 @@ def rsub(xp: Any, input: Array, other: Array | Number, *, alpha: Number = 1) -> 
 
 
 rsub.checked_by(_refuse_bools)
+rsub.bounds_results(of_ranges(lambda one, other, alpha: subtracted(other, one, alpha)))
 rsub.grad(input=lambda g, alpha: neg(g) * conj(alpha), other=lambda g: g).tangent("holomorphic")
 
 
@@ -426,7 +429,7 @@ def clamp(xp: Any, input: Array, min: Array | Number | None = None, max: Array |
     return result if max is None else xp.minimum(result, max)
 
 
-clamp.works_in(widens=True)
+clamp.works_in(widens=True).bounds_results(of_ranges(clamped))
 clamp.casts_numbers("min", "max")
 
 
@@ -465,7 +468,7 @@ def clamp_min(xp: Any, input: Array, min: Array | Number) -> Array:
     return clamp(input, min, None)
 
 
-clamp_min.works_in(widens=True)
+clamp_min.works_in(widens=True).bounds_results(of_ranges(larger))
 clamp_min.casts_numbers("min")
 
 
@@ -475,7 +478,7 @@ def clamp_max(xp: Any, input: Array, max: Array | Number) -> Array:
     return clamp(input, None, max)
 
 
-clamp_max.works_in(widens=True)
+clamp_max.works_in(widens=True).bounds_results(of_ranges(smaller))
 clamp_max.casts_numbers("max")
 
 

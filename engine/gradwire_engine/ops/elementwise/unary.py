@@ -15,6 +15,7 @@ from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.integer_bounds import magnitude, of_ranges
 from gradwire_engine.op.op import op
 from gradwire_engine.op.refusals import check_writable
 from gradwire_engine.ops.base.basic import cast, conj, neg, real
@@ -41,7 +42,7 @@ def _abs_into(xp: Any, input: Array) -> None:
     input[...] = abs(input)
 
 
-abs.into(_abs_into, always=True)
+abs.into(_abs_into, always=True).bounds_results(of_ranges(magnitude))
 
 
 _COMPLEX_SIGN = "Unlike NumPy, torch.sign is not intended to support complex numbers. Please use torch.sgn instead."

@@ -10,7 +10,7 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array, module_of
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.core.index_bounds import are_within, learn
+from gradwire_engine.core.index_bounds import are_within, learn, range_of
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import LONG, Cost, counted
 from gradwire_engine.op.op import op
@@ -165,17 +165,29 @@ def one_hot(xp: Any, tensor: Array, num_classes: int = -1) -> Array:
     """
     if tensor.dtype != dtypes.int64:
         raise EngineError(Reason.RUNTIME, "one_hot is only applicable to index tensor of type LongTensor.")
-    if tensor.size and int(tensor.min()) < 0:
+    least, most = _classes(tensor, num_classes)
+    if least < 0:
         raise EngineError(Reason.RUNTIME, "Class values must be non-negative.")
     if num_classes == -1:
         if not tensor.size:
             raise EngineError(Reason.RUNTIME, "Can not infer total number of classes from empty tensor.")
-        num_classes = int(tensor.max()) + 1
+        num_classes = most + 1
     elif num_classes < 1 and tensor.size:
         raise EngineError(Reason.RUNTIME, "num_classes should be positive")
-    if tensor.size and int(tensor.max()) >= num_classes:
+    if tensor.size and most >= num_classes:
         raise EngineError(Reason.RUNTIME, "Class values must be smaller than num_classes.")
     admit((*tensor.shape, num_classes), dtypes.int64)
     result = xp.zeros((math.prod(tensor.shape), num_classes), dtypes.int64)
     result[xp.arange(result.shape[0]), tensor.reshape(-1)] = 1
     return result.reshape(*tensor.shape, num_classes)
+
+
+def _classes(tensor: Array, num_classes: int) -> tuple[int, int]:
+    """The least and the largest class. On a GPU these may be bounds, where all of them are classes."""
+    if not tensor.size:
+        return 0, 0
+    found = range_of(tensor) if num_classes > 0 else None
+    if found is None or found[0] < 0 or found[1] >= num_classes:
+        found = int(tensor.min()), int(tensor.max())
+        learn(tensor, *found)
+    return found

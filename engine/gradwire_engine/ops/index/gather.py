@@ -15,7 +15,7 @@ from gradwire_engine.core.index_bounds import are_within, learn
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import gathering, indexing, of_shape
-from gradwire_engine.op.integer_bounds import like_input
+from gradwire_engine.op.integer_bounds import Range, elements_of, like_input
 from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.ops.base.basic import expand, sum_to_size
 from gradwire_engine.ops.base.checks import admit, broadcast_shape, normalize_dim
@@ -238,8 +238,10 @@ def index_fill(xp: Any, input: Array, dim: int, index: Array, value: Array | Num
 
 
 index_fill.casts_numbers("value")
+index_fill.bounds_results(elements_of(0, 3))
 
 
+index_copy.bounds_results(elements_of(0, 3))
 index_copy.grad(
     input=lambda g, dim, index: index_fill(g, dim, index, 0),
     source=lambda g, dim, index: index_select(g, dim, index),
@@ -376,6 +378,7 @@ def _scatter(xp: Any, input: Array, dim: int, index: Array, src: Array | Number)
 
 
 _scatter.casts_numbers("src")
+_scatter.bounds_results(elements_of(0, 3))
 
 
 @op(name="_scatter_add", in_place=True, node="ScatterAddBackward0", cost=gathering(60))
@@ -500,6 +503,7 @@ def _nonzero(xp: Any, input: Array) -> Array:
     return xp.stack(found, axis=1).astype(dtypes.int64, copy=False)
 
 
+_nonzero.bounds_results(lambda args, operands: [Range(0, max(args[0].shape, default=1) - 1)], of_integers=False)
 _nonzero.sized_by(lambda input: input.size * max(1, input.ndim) * 8)
 
 

@@ -19,13 +19,13 @@ from gradwire_engine.core.index_bounds import learn, range_of
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import Composite, composite
 from gradwire_engine.op.cost import indexing
-from gradwire_engine.op.integer_bounds import like_input
+from gradwire_engine.op.integer_bounds import elements_of, like_input
 from gradwire_engine.op.op import cast_array, op
 from gradwire_engine.op.refusals import check_no_overlap, check_overlap, check_writable, shares_elements
 from gradwire_engine.op.value_access import module_behind, read_array
 from gradwire_engine.ops.base.basic import expand
 from gradwire_engine.ops.base.checks import check_index
-from gradwire_engine.ops.base.fill import check_mask, copy, fill
+from gradwire_engine.ops.base.fill import brought, check_mask, copy, fill, on_device
 from gradwire_engine.ops.base.index_accumulation import add_rows, combine_at
 from gradwire_engine.ops.shape.shape import alias, check_step, reshape, select, slice_, unsqueeze
 
@@ -70,16 +70,20 @@ def _positions(xp: Any, shape: tuple[int, ...], indices: list[Any]) -> list[Any]
             _refuse_too_many(len(found) + 1, shape)
             found.append(checked(xp, index.astype(dtypes.int64, copy=False), shape[len(found)], len(found)))
             continue
-        start = len(found)
-        _refuse_too_many(start + index.ndim, shape)
-        if index.shape != shape[start : start + index.ndim]:
-            raise EngineError(
-                Reason.INDEX_OUT_OF_RANGE,
-                f"The shape of the mask {list(index.shape)} at index {place} does not match the shape of the indexed "
-                f"tensor {list(shape)} at index {start}",
-            )
+        _check_mask(index, shape, place, len(found))
         found.extend(xp.nonzero(index))
     return found
+
+
+def _check_mask(mask: Array, shape: tuple[int, ...], place: int, start: int) -> None:
+    """Refuse a mask that does not have the sizes of the dimensions from `start` on."""
+    _refuse_too_many(start + mask.ndim, shape)
+    if mask.shape != shape[start : start + mask.ndim]:
+        raise EngineError(
+            Reason.INDEX_OUT_OF_RANGE,
+            f"The shape of the mask {list(mask.shape)} at index {place} does not match the shape of the indexed "
+            f"tensor {list(shape)} at index {start}",
+        )
 
 
 def _refuse_kind(index: Array) -> None:
@@ -200,10 +204,14 @@ def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: boo
     # PyTorch checks masks and the number of indices before dtypes.
     if not indices:
         raise EngineError(Reason.RUNTIME, "index_put: at least one index is needed; fill_ and copy_ write all elements")
+    mask = _mask_alone(indices, values)
+    fills = mask is not None and not accumulate
+    if fills and xp is not np and len(indices) == 1:
+        _fill_masked(xp, input, mask, values)
+        return
     early = len(indices) > input.ndim or any(map(_is_mask, indices))
     key = _key(xp, input.shape, indices) if early else None
-    mask = _mask_alone(indices, values)
-    if mask is not None and not accumulate:
+    if fills:
         check_mask(mask)
     elif hasattr(values, "dtype") and values.dtype != input.dtype:
         _check_values(input, key or _key(xp, input.shape, indices), values)
@@ -226,6 +234,17 @@ def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: boo
         raise _mismatch(input[key], values) from error
 
 
+def _fill_masked(xp: Any, input: Array, mask: Array, value: Any) -> None:
+    """Write one value where a mask is True. Nothing waits for the GPU, as the mask's positions would."""
+    mask = xp.asarray(mask)
+    _check_mask(mask, input.shape, 0, 0)
+    check_mask(mask)
+    check_writable(input)
+    value = cast_array(value if hasattr(value, "dtype") else cast_number(value, input.dtype), input.dtype)
+    wide = mask.reshape(mask.shape + (1,) * (input.ndim - mask.ndim))
+    xp.copyto(input, value.reshape(()) if hasattr(value, "reshape") else value, where=wide)
+
+
 def _check_values(input: Array, key: Any, values: Array) -> None:
     """Raise EngineError unless the values broadcast to the selected elements, which PyTorch checks before dtypes."""
     chosen = input[key]
@@ -245,7 +264,7 @@ def _mismatch(chosen: Array, values: Array) -> EngineError:
     )
 
 
-index_put.into(_put, always=True)
+index_put.into(_put, always=True).bounds_results(elements_of(0, 2, unless=3))
 index_put.grad(
     input=lambda g, indices, accumulate: g if accumulate else index_put(g, indices, 0, False),
     values=lambda g, indices: index_(g, indices),
@@ -379,7 +398,7 @@ def getitem(input: Array, index: Index) -> Array:
     return alias(shown) if shown is input else shown
 
 
-@op(name="_set_index", node="CopySlices", in_place=True, drops_grad=True, cost=indexing(30))
+@op(name="_set_index", node="CopySlices", in_place=True, drops_grad=True, cost=indexing(30), moves_list=True)
 def _set_index(xp: Any, input: Array, index: Index, indices: list[Array], value: Array | Number) -> Array:
     """Copy of the input with `value` written at a key, in `_parse`'s form."""
     result = input.copy()
@@ -403,13 +422,16 @@ def _write_index(xp: Any, input: Array, basic: Any, indices: list[Any], value: A
             f"value tensor of shape {list(shape)} cannot be broadcast to indexing result of shape {list(part.shape)}",
         )
     check_writable(part)
-    part[...] = cast_array(value, input.dtype)
+    part[...] = cast_array(brought(value, part), input.dtype)
 
 
-_set_index.into(_write_index, always=True)
+_set_index.into(_write_index, always=True).bounds_results(elements_of(0, 3))
+_set_index.takes_from_devices(lambda input, index, indices, value: not indices)
 _set_index.grad(
     input=lambda g, index, indices: _set_index(g, index, indices, 0),
-    value=lambda g, index, indices: index_(_basic_view(g, index), indices) if indices else _basic_view(g, index),
+    value=lambda g, index, indices, value_meta: (
+        index_(_basic_view(g, index), indices) if indices else on_device(_basic_view(g, index), value_meta.device)
+    ),
 ).tangent("linear")
 
 

@@ -14,6 +14,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import gathering
+from gradwire_engine.op.integer_bounds import elements_of
 from gradwire_engine.op.op import op
 from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import expand
@@ -71,6 +72,8 @@ def diagonal_scatter(xp: Any, input: Array, src: Array, offset: int = 0, dim1: i
     return _replaced(xp, input, diagonal, src, offset, dim1, dim2)
 
 
+for _scattering in (select_scatter, slice_scatter, diagonal_scatter):
+    _scattering.bounds_results(elements_of(0, 1))
 select_scatter.grad(
     input=lambda g, src_meta, dim, index: select_scatter(g, zeros(g, src_meta.shape), dim, index),
     src=lambda g, dim, index: select(g, dim, index),
@@ -121,6 +124,7 @@ def _taken_by_mask(g: Any, mask: Any, source_meta: Any) -> Any:
     return reshape(cat([taken, zeros(taken, (size - count,))], 0), source_meta.shape)
 
 
+masked_scatter.bounds_results(elements_of(0, 2))
 masked_scatter.grad(input=lambda g, mask: masked_fill(g, mask, 0), source=_taken_by_mask).tangent("linear")
 
 # Reductions at repeated indices.

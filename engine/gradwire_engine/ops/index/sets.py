@@ -13,6 +13,7 @@ from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import CALL, counted
+from gradwire_engine.op.integer_bounds import Range
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit, as_sortable, normalize_dim, refuse_derivative
 
@@ -256,6 +257,7 @@ def searchsorted(
 
 
 searchsorted.works_in(forward=1)
+searchsorted.bounds_results(lambda args, operands: [Range(0, args[0].shape[-1])], of_integers=False)
 searchsorted.unsupported("c", "searchsorted_out_cpu")
 searchsorted.unsupported(
     "b", "searchsorted_out_cpu", when=lambda bounds, input, *rest: bounds.dtype == getattr(input, "dtype", None)

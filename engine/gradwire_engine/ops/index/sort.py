@@ -15,7 +15,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import by_sorting
-from gradwire_engine.op.integer_bounds import like_input, positions
+from gradwire_engine.op.integer_bounds import positions, values_and_positions
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import as_sortable, needs_order, normalize_dim
 from gradwire_engine.ops.index import ties
@@ -68,7 +68,7 @@ def sort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stable:
 
 
 sort.grad(input=lambda g, out1, input_meta, dim: scatter_selected(g, out1, input_meta.shape, dim, True))
-sort.tangent("selection").bounds_results(lambda args: like_input(args) + positions(1)(args))
+sort.tangent("selection").bounds_results(values_and_positions(1), of_integers=False)
 
 
 @op(cost=by_sorting(6))
@@ -77,7 +77,7 @@ def argsort(xp: Any, input: Array, dim: int = -1, descending: bool = False, stab
     return _order(xp, input, normalize_dim(dim, input.ndim), descending, stable).copy()
 
 
-argsort.works_in(forward=1.1).bounds_results(positions(1))
+argsort.works_in(forward=1.1).bounds_results(positions(1), of_integers=False)
 
 
 @composite
@@ -106,7 +106,7 @@ def topk(xp: Any, input: Array, k: int, dim: int = -1, largest: bool = True, sor
     return _with_indices(xp, input, ties.top_indices(xp, input, dim, indices, largest, sorted), dim)
 
 
-topk.bounds_results(lambda args: like_input(args) + positions(2)(args))
+topk.bounds_results(values_and_positions(2), of_integers=False)
 topk.unsupported("c", message=" topk does not support complex dtypes on CPU")
 
 

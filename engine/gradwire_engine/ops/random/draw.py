@@ -18,7 +18,7 @@ from gradwire_engine.core.dtypes import DType, Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.mt19937 import Twister
 from gradwire_engine.op.composite import composite
-from gradwire_engine.op.integer_bounds import note_positions
+from gradwire_engine.op.integer_bounds import Range, note_positions
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import ints
 from gradwire_engine.ops.base.creation import made, place
@@ -290,7 +290,7 @@ def _sample_count(input: Any, num_samples: int, *rest: Any) -> int:
     return int(math.prod(input.shape[:-1]) * num_samples)
 
 
-multinomial.bounds_results(lambda args: [(0, args[0].shape[-1] - 1)])
+multinomial.bounds_results(lambda args, operands: [Range(0, args[0].shape[-1] - 1)], of_integers=False)
 multinomial.sized_by(lambda *args: 8 * _sample_count(*args))
 multinomial.works_in(lambda *args: 16 * _sample_count(*args) + 24 * args[0].size)
 

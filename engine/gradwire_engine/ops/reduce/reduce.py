@@ -18,7 +18,7 @@ from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import by_sorting
-from gradwire_engine.op.integer_bounds import like_input, positions
+from gradwire_engine.op.integer_bounds import positions, summed, values_and_positions
 from gradwire_engine.op.op import op
 from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import conj, expand, sum_axes
@@ -101,7 +101,7 @@ def sum(xp: Any, input: Array, dim: Ints | None = None, keepdim: bool = False, *
     return total(xp, input, normalize_dims(dim, input.ndim), keepdim, dtype)
 
 
-sum.works_in(backward=0, grows=False)
+sum.works_in(backward=0, grows=False).bounds_results(summed)
 sum.grad(input=lambda g, input_meta, dim, keepdim: expand_gradient(g, input_meta.shape, dim, keepdim)).tangent("linear")
 
 
@@ -402,7 +402,7 @@ def _min_dim(xp: Any, input: Array, dim: int, keepdim: bool) -> Array:
 for _finder in (_max_dim, _min_dim):
     _finder.grad(
         input=lambda g, out1, input_meta, dim, keepdim: scatter_selected(g, out1, input_meta.shape, dim, keepdim)
-    ).tangent("selection").bounds_results(lambda args: like_input(args) + positions(1)(args))
+    ).tangent("selection").bounds_results(values_and_positions(1), of_integers=False)
 
 
 @composite(outputs=("values", "indices"))
@@ -462,7 +462,7 @@ def argmax(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False)
     return _arg_extreme(xp, "argmax", input, dim, keepdim)
 
 
-argmax.works_in(forward=1).bounds_results(positions(1))
+argmax.works_in(forward=1).bounds_results(positions(1), of_integers=False)
 
 
 @op(cost=8)
@@ -471,7 +471,7 @@ def argmin(xp: Any, input: Array, dim: int | None = None, keepdim: bool = False)
     return _arg_extreme(xp, "argmin", input, dim, keepdim)
 
 
-argmin.works_in(forward=1).bounds_results(positions(1))
+argmin.works_in(forward=1).bounds_results(positions(1), of_integers=False)
 
 
 # Logic and counts: no gradient.

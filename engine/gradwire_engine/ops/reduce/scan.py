@@ -13,6 +13,7 @@ from gradwire_engine.core.dtypes import DType
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.cost import LOOP, Works, counted
+from gradwire_engine.op.integer_bounds import running
 from gradwire_engine.op.op import op
 from gradwire_engine.op.saving import reads_values
 from gradwire_engine.ops.base.basic import conj
@@ -83,7 +84,7 @@ def cumsum(xp: Any, input: Array, dim: int, *, dtype: DType | None = None) -> Ar
     return _running(xp, "cumsum", input, dim, dtype)
 
 
-cumsum.works_in(forward=1.2, widens=True).by_loops("cumsum")
+cumsum.works_in(forward=1.2, widens=True).by_loops("cumsum").bounds_results(running)
 
 
 @op(name="_reverse_cumsum", cost=8)

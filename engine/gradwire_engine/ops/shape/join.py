@@ -10,7 +10,7 @@ from gradwire_engine.core.device import Array
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.op.composite import composite
 from gradwire_engine.op.cost import CALL, alike, counted
-from gradwire_engine.op.integer_bounds import joined, like_input
+from gradwire_engine.op.integer_bounds import elements_and, joined, like_input
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import expand, sum_to_size
 from gradwire_engine.ops.base.checks import admit, broadcast_shape, ints, normalize_dim, normalize_dims
@@ -271,6 +271,8 @@ def triu(xp: Any, input: Array, diagonal: int = 0) -> Array:
     return xp.triu(input, diagonal)
 
 
+for _triangle in (tril, triu):
+    _triangle.bounds_results(elements_and(0))
 tril.grad(input=lambda g, diagonal: tril(g, diagonal)).tangent("linear")
 triu.grad(input=lambda g, diagonal: triu(g, diagonal)).tangent("linear")
 

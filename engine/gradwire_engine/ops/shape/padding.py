@@ -12,6 +12,7 @@ from gradwire_engine.core.dtypes import Number
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.core.schema import PadMode
 from gradwire_engine.op.composite import composite
+from gradwire_engine.op.integer_bounds import elements_of
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.checks import admit
 from gradwire_engine.ops.shape.axis_gather import build_positions, take_positions
@@ -46,6 +47,7 @@ def constant_pad(xp: Any, input: Array, pad: Ints, value: Number) -> Array:
 
 
 constant_pad.casts_numbers("value")
+constant_pad.bounds_results(elements_of(0, 2))
 constant_pad.tangent(lambda t_input, pad: constant_pad(t_input, pad, 0))
 constant_pad.grad(input=lambda g, pad: constant_pad(g, tuple(-side for side in pad), 0))
 

@@ -11,7 +11,7 @@ from threading import Lock
 from typing import Any, NamedTuple, TypeAlias
 
 from gradwire_engine import Context, Op, Tensor
-from gradwire_engine.op.repeated import Listing, Recipe, listing_of, recipe_of_call, recipe_of_change
+from gradwire_engine.op.repeated import Listing, Recipe, listing_of, may_repeat, recipe_of_call, recipe_of_change
 from gradwire_engine.op.repeated_source import Repeated, is_same
 from gradwire_server.session.arguments import NamedOp
 
@@ -208,7 +208,7 @@ class Repeats:
             self._forget(lambda each: each.call is not _nothing)
         self._room.take(self)
         made = self._known[key] = Repeat()
-        recipe = _recipes.get((self._settings, key))
+        recipe = _recipes.get((self._settings, key)) if may_repeat() else None
         if recipe is not None:
             self._use(made, recipe)
         elif failures := _failures.get((self._settings, key), 0):  # one look-up: another thread may forget it
