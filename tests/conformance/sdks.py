@@ -50,8 +50,8 @@ class Sdk:
     checks: tuple[tuple[str, ...], ...]  # linters and formatters
     test: tuple[str, ...]
     environment: tuple[tuple[str, str], ...] = ()
-    seconds: float = 240  # of each check, and of the test
-    prepare_seconds: float = 90.0
+    seconds: float = 480  # of each check, and of the test
+    prepare_seconds: float = 180.0
 
 
 # Without optimizations it compiles in half of the time.
@@ -100,7 +100,7 @@ SDKS = (
         ("mvn", "-q", "-B", "test-compile", "surefire:help"),
         (),
         ("mvn", "-q", "-B", "spotless:check", "test"),
-        prepare_seconds=240.0,  # it also makes and compiles the stubs
+        prepare_seconds=480.0,  # it also makes and compiles the stubs
     ),
     Sdk(
         "C++",
