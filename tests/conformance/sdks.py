@@ -349,8 +349,8 @@ def main() -> None:
     chosen = [sdk for sdk in candidates if given.only in (None, sdk.language)]
     with server() as address:
         trained = json.dumps(losses(address))
-    with ThreadPoolExecutor(AT_ONCE) as pool:
-        outcomes = list(pool.map(lambda sdk: tested(sdk, trained), chosen))
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            outcomes = list(pool.map(lambda sdk: tested(sdk, trained), chosen))
     for each in outcomes:
         if each.skipped:
             print(f"{each.sdk.language}: skipped, since {each.skipped}")
