@@ -21,8 +21,10 @@ HOSTCUPY ?= build/hostcupy
 DRAWN := tests/server/test_stateful.py tests/server/test_plans.py tests/client/test_compile.py tests/client/test_array_api.py \
 	tests/engine/test_properties.py
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+# What `make environment` installs: the extras of all targets but fuzz.
+EXTRAS := demo test web docs dev
 
-.PHONY: help demo test test-one test-sdks test-cpp-sanitized studio studio-pages test-studio hostcupy test-gpu gpu-session fuzz memory programs load soak bombs chaos program-table check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs random-plans opinfo waiting
+.PHONY: help environment demo test test-one test-sdks test-cpp-sanitized studio studio-pages test-studio hostcupy test-gpu gpu-session fuzz memory programs load soak bombs chaos program-table check lint format types layers stubs generate diagram freeze lock notebook docs bench bench-gate clean storm random-programs random-plans opinfo waiting
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -36,6 +38,12 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 	$(PIP) --editable '.[$*]'
 	@touch $@
 .PRECIOUS: $(VENV)/.installed-%
+
+environment: $(VENV)/.installed-environment ## install what all targets need but fuzz, in one call of pip: quicker than one at a time
+
+$(VENV)/.installed-environment: pyproject.toml | $(BIN)/python
+	$(PIP) --editable "$$(echo '.[$(EXTRAS)]' | tr ' ' ,)"
+	@touch $(EXTRAS:%=$(VENV)/.installed-%) $@
 
 demo: $(VENV)/.installed-demo ## train a network on handwritten digits over gRPC; writes demo-output/
 	$(BIN)/python examples/digits_mlp.py

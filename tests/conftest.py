@@ -40,15 +40,29 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 @pytest.hookimpl(optionalhook=True, wrapper=True)
 def pytest_xdist_auto_num_workers() -> Generator[None, int, int]:
-    """One process more than -n auto starts: some tests wait, for a server's start or a backoff, and use no core."""
+    """Two processes more than -n auto starts: some tests wait, for a server's start or a backoff, and use no core."""
     count = yield
-    return count if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else count + 1
+    return count if "PYTEST_XDIST_AUTO_NUM_WORKERS" in os.environ else count + 2
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collecting tests makes only what stays, so the garbage collector would look for garbage in vain."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
+def keep() -> None:
+    """What there is stays: a million objects, which the collector need not look through at each call of it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_finish() -> None:
-    """What was imported stays: half a million objects, which the collector need not look through at each call of it."""
-    gc.collect()
-    gc.freeze()
+    keep()
     # One process tests on each processor already; threads that wait for each other there spin.
     threadpool_limits(1, user_api="blas")
     if (torch := sys.modules.get("torch")) is not None:
@@ -63,6 +77,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown() -> None:
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
     """A library that configures logging disables the loggers there are: in every later test of the process."""
+    if nextitem is not None and nextitem.path != item.path:
+        keep()  # modules that the tests imported, and what they cached
     assert not logging.getLogger("gradwire.server").disabled, "the test disabled the server's logger; use a subprocess"

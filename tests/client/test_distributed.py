@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -62,17 +63,14 @@ def by_pytorch(size: int, *arguments: str) -> list[Any]:
     """The ranks' results with PyTorch and gloo."""
     pytest.importorskip("torch")
     shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(size)}
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, *arguments],
-            env=clean(**shared, RANK=str(rank), LOCAL_RANK=str(rank)),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, str(RANKS / "forked.py"), str(size), folder, *arguments]
+        done = subprocess.run(
+            command, env=clean(**shared), capture_output=True, text=True, timeout=SECONDS, check=False
         )
-        for rank in range(size)
-    ]  # fmt: skip
-    said = [rank.communicate(timeout=SECONDS) for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0] * size, said[0][1] + said[-1][1]
-    return sorted((json.loads(out.splitlines()[-1]) for out, _ in said), key=lambda each: each["rank"])
+        assert done.returncode == 0, done.stderr
+        said = [Path(folder, str(rank)).read_text("utf-8") for rank in range(size)]
+    return sorted((json.loads(out.splitlines()[-1]) for out in said), key=lambda each: each["rank"])
 
 
 def test_every_collective_is_as_gloos(workers: str) -> None:

@@ -15,8 +15,9 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "extending.md"
-# What tools have built there: gigabytes, after the tests of the SDKs.
-_BUILT = shutil.ignore_patterns("node_modules", "target", "build", "__pycache__")
+# What tools have built there: gigabytes, after the tests of the SDKs. Compiled files are copied, so that the copy's
+# processes need not compile the packages again; those with a number at the end are being written.
+_BUILT = shutil.ignore_patterns("node_modules", "target", "build", "*.pyc.*")
 COPIED = ("client", "docs", "engine", "proto", "server", "tests", "tools", "Makefile", "pyproject.toml")
 TITLES = [
     "An op", "An RPC", "A command", "A setting", "An optimizer", "A snapshot store", "An execution backend", "A kernel",
