@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from gradwire_engine.backends.product_facts import products_of
+
 log = logging.getLogger("gradwire.engine")
 
 PACKAGE = "onednn-cpu-gomp"
@@ -54,10 +56,6 @@ class _Version(ctypes.Structure):
     )
 
 
-#: Numbers of a job of products before those of its parts, and of a part. A part has two orders, N as it is or T
-#: transposed; rows, columns and inner length; address and leading dimension of the factors and of the result; repeats
-#: and three distances; the address of a row that is added, or 0.
-PRODUCT_FACTS, PRODUCT_NUMBERS = 3, 16
 _DIMS = ctypes.POINTER(ctypes.c_int64)
 _SIGNATURES: dict[str, Sequence[Any]] = {
     "engine_create": (_Out, ctypes.c_int, ctypes.c_size_t),
@@ -272,14 +270,9 @@ class Library:
 
     def multiply(self, facts: Any, number: int) -> None:
         """One part of a job of products (core/team.py). Raises RuntimeError, MemoryError."""
-        begin = PRODUCT_FACTS + PRODUCT_NUMBERS * number
-        order, other_order, rows, columns, inner, one, one_leading, other, other_leading, result, leading, *repeats = (
-            facts[begin : begin + PRODUCT_NUMBERS].tolist()
-        )
-        count, *strides, _ = repeats
         self.use_one_thread()
-        for place in range(count):
-            a, b, c = (start + place * stride for start, stride in zip((one, other, result), strides, strict=True))
+        for part in products_of(facts, number):
+            order, other_order, rows, columns, inner, a, one_leading, b, other_leading, c, leading = part
             status = self._sgemm(
                 order, other_order, rows, columns, inner, 1.0, a, one_leading, b, other_leading, 0.0, c, leading
             )

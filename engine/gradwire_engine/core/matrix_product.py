@@ -1,9 +1,9 @@
-"""Products of float32 matrices in CPU memory: by oneDNN where it has AVX-512, else by NumPy's BLAS.
+"""Products of float32 matrices in CPU memory: by oneDNN where it has AVX-512, else by NumPy's OpenBLAS.
 
-oneDNN's sgemm runs in one thread. So large products are cut into tiles, and batches into pieces, which a team of
+Their sgemm is called for one thread. So large products are cut into tiles, and batches into pieces, which a team of
 threads shares (team.py). Shapes and layouts decide the cuts, so results do not depend on the number of threads. The
-number of cores decides too, but only where any cut gives the same bits. NumPy's BLAS may be older than the CPU, or set
-to another CPU's kernels.
+number of cores decides too, but only where any cut gives the same bits. oneDNN is preferred with AVX-512, since NumPy's
+BLAS may be older than the CPU, or set to another CPU's kernels. Without either library NumPy computes.
 """
 
 from __future__ import annotations
@@ -19,21 +19,24 @@ from weakref import ref
 
 import numpy as np
 
-from gradwire_engine.backends.onednn import PRODUCT_FACTS, PRODUCT_NUMBERS, Library, error_of, library
+from gradwire_engine.backends.onednn import Library, error_of, library
+from gradwire_engine.backends.openblas import OpenBlas, openblas
+from gradwire_engine.backends.product_facts import PRODUCT_FACTS, PRODUCT_NUMBERS
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.team import PRODUCTS
 from gradwire_engine.core.threads import POOL
 
-#: Multiply-adds from which oneDNN is worth its call, and those of each matrix of a batch; from which they are cut.
+#: Multiply-adds from which a library is worth its call, and those of each matrix of a batch; from which they are cut.
 _WORTH, _WORTH_EACH, _CUT = 1 << 18, 1 << 16, 1 << 19
 #: Multiply-adds from which threads share a product: with a team, and without.
 _SHARED, _LARGE = 1 << 19, 1 << 23
 #: The same for products of single ops, if the client needs a core: a helper that waits in a loop takes it.
 _SHARED_BESIDE = 1 << 22
-#: Rows or columns below which OpenBLAS is faster, up to so many multiply-adds. With AVX-512 it has kernels for them
-#: that copy nothing and use one thread.
+#: Rows or columns below which OpenBLAS is faster than oneDNN, up to so many multiply-adds. With AVX-512 it has kernels
+#: for them that copy nothing and use one thread.
 _THIN = 16 if os.environ.get("OPENBLAS_CORETYPE", "").lower() in ("", "skylakex", "cooperlake", "sapphirerapids") else 0
 _THIN_WORTH = 1_000_000
+_TILE = 1 << 18  # multiply-adds of a tile of OpenBLAS, at least
 _PIECE = 1 << 19  # multiply-adds of a piece of a batch
 _ROWS, _COLUMNS = 112, 400  # of a tile, at least
 _BIG = 1 << 18  # elements of the second factor, which each tile reads: then tiles have twice as many rows
@@ -64,12 +67,12 @@ def matrix_product(xp: Any, a: Array, b: Array, out: Array | None = None) -> Arr
 def prepare() -> None:
     """Let oneDNN generate its kernels, so that the first product does not wait for it. Raises RuntimeError."""
     found = _fast()
-    if found is not None:
+    if isinstance(found, Library):
         found.prepare_products()
 
 
 def _worth_product(xp: Any, a: Array, b: Array, out: Array | None = None) -> Array:
-    found = _fast()
+    found = _chosen(a, b)
     shape = (*a.shape[:-1], b.shape[-1])
     if found is not None and (out is None or (out.dtype == _FLOAT and out.shape == shape)):
         result = np.empty(shape, _FLOAT) if out is None else out
@@ -81,14 +84,12 @@ def _worth_product(xp: Any, a: Array, b: Array, out: Array | None = None) -> Arr
 
 
 def _is_worth(a: Array, b: Array) -> bool:
-    """Whether oneDNN may compute a product, by its shapes and dtypes."""
+    """Whether a library may compute a product, by its shapes and dtypes."""
     if not (a.dtype == b.dtype == _FLOAT and a.ndim == b.ndim > 1 and a.shape[:-2] == b.shape[:-2]):
         return False
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
     each = rows * inner * columns
     if rows < 2 or columns < 2 or b.shape[-2] != inner or each < _WORTH_EACH:
-        return False
-    if a.ndim == 2 and min(rows, columns) < _THIN and each <= _THIN_WORTH:
         return False
     return bool(prod(a.shape[:-2]) * each >= _WORTH)
 
@@ -97,7 +98,7 @@ def product_for(a: Array, b: Array) -> Callable[[Any, Array, Array], Array]:
     """What `matrix_product` does for two matrices of these shapes and dtypes in host memory."""
     if not _is_worth(a, b):
         return _by_blas
-    found, shape, strides, other_strides = _fast(), (a.shape[0], b.shape[1]), a.strides, b.strides
+    found, shape, strides, other_strides = _chosen(a, b), (a.shape[0], b.shape[1]), a.strides, b.strides
     layout = _layout(a.shape, strides, b.shape, other_strides, (_SIZE * shape[1], _SIZE))
     if found is None or layout is None:
         return _worth_product
@@ -166,7 +167,7 @@ _NO_ROW = _NoRow()
 
 def _job_of(a: Array, b: Array, out: Array, row: Array | None) -> _Job | None:
     """The job that writes a @ b + row; None where `matrix_product` has another way."""
-    found = _fast() if _is_worth(a, b) else None
+    found = _chosen(a, b) if _is_worth(a, b) else None
     if found is None or out.dtype != _FLOAT or out.shape != (*a.shape[:-1], b.shape[-1]):
         return None
     adds = row is not None and row.dtype == _FLOAT and row.shape == out.shape[-1:] and row.flags.c_contiguous
@@ -174,10 +175,18 @@ def _job_of(a: Array, b: Array, out: Array, row: Array | None) -> _Job | None:
 
 
 @cache
-def _fast() -> Library | None:
-    """oneDNN, if it uses AVX-512. With AVX2, NumPy's BLAS is as fast."""
+def _fast() -> Library | OpenBlas | None:
+    """oneDNN, if it uses AVX-512. Else OpenBLAS, whose kernels are as fast or faster."""
     found = library()
-    return found if found is not None and found.has_avx512 else None
+    return found if found is not None and found.has_avx512 else openblas()
+
+
+def _chosen(a: Array, b: Array) -> Library | OpenBlas | None:
+    """The library for these factors, which `_is_worth` allows. None: NumPy, without a team."""
+    found = _fast()
+    if a.ndim == 2 and isinstance(found, Library) and min(a.shape[0], b.shape[1]) < _THIN:
+        return None if a.shape[0] * b.size <= _THIN_WORTH else found
+    return found
 
 
 class _Job:
@@ -185,7 +194,7 @@ class _Job:
 
     __slots__ = ("_adds", "_facts", "_found", "_layout")
 
-    def __init__(self, found: Library, layout: _Layout, addresses: Sequence[int], bias: int) -> None:
+    def __init__(self, found: Library | OpenBlas, layout: _Layout, addresses: Sequence[int], bias: int) -> None:
         """addresses: of the factors as sgemm reads them, and of the result. bias: of a row to add, or 0."""
         self._found, self._layout, self._adds = found, layout, bias != 0
         facts = self._facts = layout.facts[:]
@@ -209,6 +218,16 @@ class _Job:
 
         shared: multiply-adds from which a team shares them.
         """
+        found = self._found
+        if isinstance(found, Library):  # each of its calls uses one thread
+            return self._run(shared)
+        before = found.begin()
+        try:
+            return self._run(shared)
+        finally:
+            found.end(before)
+
+    def _run(self, shared: int) -> bool:
         team, layout, facts = POOL.ready_team(), self._layout, self._facts
         if team is not None:
             threads = POOL.threads if layout.work >= shared else 1
@@ -228,13 +247,15 @@ class _Job:
         self._found.multiply(self._facts, number)
 
 
-def _job(found: Library, a: Array, b: Array, result: Array, bias: int = 0) -> _Job | None:
+def _job(found: Library | OpenBlas, a: Array, b: Array, result: Array, bias: int = 0) -> _Job | None:
     """The product as a job; None if sgemm cannot read or write an operand. bias: where a row to add is, or 0."""
     layout = _layout(a.shape, a.strides, b.shape, b.strides, result.strides)
     return None if layout is None else _job_in(found, layout, a, b, result, bias)
 
 
-def _job_in(found: Library, layout: _Layout, a: Array, b: Array, result: Array, bias: int = 0) -> _Job | None:
+def _job_in(
+    found: Library | OpenBlas, layout: _Layout, a: Array, b: Array, result: Array, bias: int = 0
+) -> _Job | None:
     """The job of arrays of this layout; None if an address is none of a float."""
     one, other = a.__array_interface__["data"][0], b.__array_interface__["data"][0]
     made = result.__array_interface__["data"][0]
@@ -278,9 +299,12 @@ def _layout(
     if is_turned:  # the transposed product of the transposed factors
         strides, other_strides = other_strides, strides
         one, other, rows, columns = _turned(other), _turned(one), columns, rows
-    tiles = _tiles(rows, columns, inner, bool(lead))
-    if not lead and len(tiles) > _CORES and _cuts_freely(rows, columns, inner, one[0], other[0]):
-        tiles = _bands(rows, columns, _CORES)
+    if isinstance(_fast(), OpenBlas):
+        tiles = _grid(rows, columns, _count(rows * columns * inner, prod(lead)))
+    else:
+        tiles = _tiles(rows, columns, inner, bool(lead))
+        if not lead and len(tiles) > _CORES and _cuts_freely(rows, columns, inner, one[0], other[0]):
+            tiles = _bands(rows, columns, _CORES)
     pieces = _pieces(lead, rows * columns * inner, strides, other_strides, made_strides) if lead else _ONE
     if len(pieces) * len(tiles) > _MOST_PARTS:
         return None
@@ -317,7 +341,7 @@ def _tiles(rows: int, columns: int, inner: int, batched: bool) -> list[tuple[int
 
 
 def _cuts_freely(rows: int, columns: int, inner: int, order: bytes, other_order: bytes) -> bool:
-    """Whether bands of any multiple of `_LEAST` rows give the same bits: sgemm then takes one way.
+    """Whether bands of any multiple of `_LEAST` rows give the same bits: oneDNN's sgemm then takes one way.
 
     Its other ways are for remainders of vectors, and for a transposed second factor.
     """
@@ -332,14 +356,42 @@ def _bands(rows: int, columns: int, count: int) -> list[tuple[int, int, int, int
     return [(row, min(step, rows - row), 0, columns) for row in range(0, rows, step)]
 
 
+def _count(work: int, matrices: int) -> int:
+    """Tiles of OpenBLAS's products: as many as cores, since each tile copies the parts of the factors that it reads."""
+    return min(-(-_CORES // matrices), _MOST_CUTS, max(1, work // _TILE))
+
+
+def _grid(rows: int, columns: int, count: int) -> list[tuple[int, int, int, int]]:
+    """At most so many tiles of equal size, which read least of the factors."""
+    while True:
+        pairs = [(down, count // down) for down in range(1, count + 1) if not count % down]
+        fitting = [(down, right) for down, right in pairs if _may_cut(rows, down) and _may_cut(columns, right)]
+        if fitting:
+            break
+        count -= 1
+    down, right = min(fitting, key=lambda cuts: (rows / cuts[0] + columns / cuts[1], cuts))
+    across = _even(columns, right)
+    return [(row, height, column, width) for row, height in _even(rows, down) for column, width in across]
+
+
+def _may_cut(length: int, count: int) -> bool:
+    """Whether each of so many parts has enough rows or columns."""
+    return count == 1 or length >= count * _LEAST
+
+
+def _even(length: int, count: int) -> list[tuple[int, int]]:
+    """So many parts of a length: where each begins, and its length."""
+    step = -(-length // count)
+    step += -step % _LEAST
+    return [(begin, min(step, length - begin)) for begin in range(0, length, step)]
+
+
 def _cut(length: int, least: int) -> list[tuple[int, int]]:
     """Parts of a length, of about `least` or up to twice as much: where each begins, and its length."""
     count = 1
     while length >= 2 * count * least and count < _MOST_CUTS:
         count *= 2
-    step = -(-length // count)
-    step += -step % _LEAST
-    return [(begin, min(step, length - begin)) for begin in range(0, length, step)]
+    return _even(length, count)
 
 
 def _pieces(lead: Sequence[int], each: int, *strides: tuple[int, ...]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:

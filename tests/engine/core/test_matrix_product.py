@@ -1,4 +1,6 @@
-"""Products by oneDNN: NumPy's results within rounding, the same bits in any number of threads, and what is NumPy's."""
+"""Products by oneDNN and OpenBLAS: NumPy's results within rounding, the same bits in any number of threads, and what
+is left to NumPy.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +17,19 @@ from gradwire_engine.core import matrix_product as module
 from gradwire_engine.core.matrix_product import matrix_product
 from gradwire_engine.core.threads import POOL
 
-# With AVX2 the library computes products, too, which only tests use. Their bits depend on the layouts there.
-needs_library = pytest.mark.skipif(module.library() is None, reason="needs oneDNN: pip install gradwire[onednn]")
-same_bits = pytest.mark.skipif(
-    module._fast() is None, reason="needs oneDNN and AVX-512, where bits are those of any layout"
-)
+FOUND = module.library()
+needs_avx512 = pytest.mark.skipif(FOUND is None or not FOUND.has_avx512, reason="needs oneDNN and AVX-512")
 Arrays = Callable[..., np.ndarray]
 
 
+def any_layout(found: Any) -> bool:
+    """Whether the bits of a library's products are those of any layout."""
+    return bool(getattr(found, "has_avx512", False))
+
+
 @pytest.fixture
-def used(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each product ran in oneDNN, which computes small ones, too."""
+def used(found_library: Any, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each product ran in the library, which computes small ones, too."""
     found: list[bool] = []
     plain = module._job
 
@@ -35,7 +39,6 @@ def used(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         return made
 
     monkeypatch.setattr(module, "_job", noted)
-    monkeypatch.setattr(module, "_fast", module.library)
     monkeypatch.setattr(module, "_WORTH", 0)
     monkeypatch.setattr(module, "_WORTH_EACH", 0)
     monkeypatch.setattr(module, "_THIN", 0)
@@ -62,12 +65,24 @@ def close(made: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
     assert np.all(np.abs(made - wanted) <= 1e-5 * bound + 1e-30)
 
 
-@same_bits
+def equal_in_any_layout(found: Any, made: np.ndarray, wanted: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
+    """Two products of the same matrices in other layouts have the same bits, or the same values within rounding."""
+    if any_layout(found):
+        np.testing.assert_array_equal(made, wanted)
+    close(made, a, b)
+    close(wanted, a, b)
+
+
 @pytest.mark.parametrize("layouts", list(itertools.product([False, True], repeat=3)), ids=str)
 @pytest.mark.parametrize("shape", [(2, 2, 1), (5, 7, 3), (33, 64, 100), (300, 600, 70), (700, 130, 200)], ids=str)
 @pytest.mark.parametrize("lead", [(), (3,), (2, 3)], ids=str)
 def test_products_of_any_layout_are_numpys(
-    used: list[bool], arrays: Arrays, layouts: tuple[bool, ...], shape: tuple[int, int, int], lead: tuple[int, ...]
+    used: list[bool],
+    found_library: Any,
+    arrays: Arrays,
+    layouts: tuple[bool, ...],
+    shape: tuple[int, int, int],
+    lead: tuple[int, ...],
 ) -> None:
     rows, columns, inner = shape
     a = arrays(*lead, rows, inner, turned=layouts[0], padded=3)
@@ -75,8 +90,7 @@ def test_products_of_any_layout_are_numpys(
     out = arrays(*lead, rows, columns, turned=layouts[2], padded=5)
     around = out.base.copy() if out.base is not None else out
     assert matrix_product(np, a, b, out) is out
-    close(out, a, b)
-    np.testing.assert_array_equal(matrix_product(np, a, b), out)
+    equal_in_any_layout(found_library, out, matrix_product(np, a, b), a, b)
     assert used == [True, True] or 1 in shape
     out[...] = np.nan
     if out.base is not None:  # nothing was written beside the result
@@ -84,7 +98,6 @@ def test_products_of_any_layout_are_numpys(
         np.testing.assert_array_equal(kept, around)
 
 
-@needs_library
 def test_the_number_of_threads_does_not_change_a_bit(
     used: list[bool], arrays: Arrays, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,7 +116,6 @@ def test_the_number_of_threads_does_not_change_a_bit(
     assert all(used)
 
 
-@needs_library
 def test_nan_inf_and_signs_of_zeros_reach_the_result(used: list[bool], arrays: Arrays) -> None:
     a, b = arrays(64, 40), arrays(40, 48)
     a[3, 5], a[9, 2], b[7, 11] = np.nan, np.inf, -np.inf
@@ -121,7 +133,6 @@ def test_nan_inf_and_signs_of_zeros_reach_the_result(used: list[bool], arrays: A
     assert all(used)
 
 
-@needs_library
 @pytest.mark.parametrize(
     "given",
     [
@@ -139,7 +150,6 @@ def test_other_strides_are_left_to_numpy(used: list[bool], arrays: Arrays, given
     assert used == [False]
 
 
-@needs_library
 @pytest.mark.parametrize("shape", [(0, 5, 4), (5, 0, 4), (5, 4, 0), (1, 50, 60), (50, 1, 60)], ids=str)
 def test_empty_matrices_and_vectors_are_numpys(arrays: Arrays, shape: tuple[int, int, int], used: list[bool]) -> None:
     rows, columns, inner = shape
@@ -158,7 +168,6 @@ def test_wrong_shapes_and_results_are_refused_as_by_numpy(arrays: Arrays) -> Non
             matrix_product(np, a, b, out)
 
 
-@needs_library
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_fork_multiplies(used: list[bool], arrays: Arrays, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(POOL, "threads", 2)
@@ -170,11 +179,10 @@ def test_a_fork_multiplies(used: list[bool], arrays: Arrays, monkeypatch: pytest
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-@same_bits
 @pytest.mark.parametrize("turns", list(itertools.product([False, True], repeat=3)), ids=str)
 @pytest.mark.parametrize("shape", [(3, 5, 7), (1, 5, 7), (40, 33, 64)], ids=str)
 def test_a_repeated_product_is_that_of_the_arrays_given(
-    turns: tuple[bool, bool, bool], shape: tuple[int, int, int], used: list[bool], arrays: Arrays
+    turns: tuple[bool, bool, bool], shape: tuple[int, int, int], used: list[bool], found_library: Any, arrays: Arrays
 ) -> None:
     multiply = module.RepeatedProduct(*turns)
     rows, inner, columns = shape
@@ -187,7 +195,7 @@ def test_a_repeated_product_is_that_of_the_arrays_given(
             held[0] *= 3  # other values
         multiply(*held)
         one, other, made = (each.T if turn else each for each, turn in zip(held, turns, strict=True))
-        np.testing.assert_array_equal(made, matrix_product(np, one, other))
+        equal_in_any_layout(found_library, made, matrix_product(np, one, other), one, other)
 
 
 def test_a_repeated_product_keeps_no_array(arrays: Arrays) -> None:
@@ -205,12 +213,10 @@ def test_a_repeated_product_of_other_shapes_is_refused(dtype: str) -> None:
         module.RepeatedProduct()(*given)
 
 
-@needs_library
 @pytest.mark.parametrize("turned", [(False, False), (True, False), (False, True)])
 def test_a_product_for_known_matrices_has_the_same_bits(
-    arrays: Arrays, monkeypatch: pytest.MonkeyPatch, turned: tuple[bool, bool]
+    arrays: Arrays, found_library: Any, monkeypatch: pytest.MonkeyPatch, turned: tuple[bool, bool]
 ) -> None:
-    monkeypatch.setattr(module, "_fast", module.library)
     calls: list[Any] = []
     plain = module._job_in
     monkeypatch.setattr(module, "_job_in", lambda *args: calls.append(args) or plain(*args))
@@ -238,7 +244,6 @@ def test_a_product_for_known_matrices_has_the_same_bits(
     assert len(calls) > 6
 
 
-@needs_library
 def test_many_parts_have_their_own_addresses(arrays: Arrays, used: list[bool]) -> None:
     # Up to eight parts get their addresses one by one, more by NumPy.
     for batch in (1, 2, 8, 9, 40):
@@ -247,20 +252,68 @@ def test_many_parts_have_their_own_addresses(arrays: Arrays, used: list[bool]) -
     assert all(used)
 
 
-@needs_library
-@pytest.mark.parametrize(
-    ("shape", "by_onednn"), [((10, 128, 256), False), ((128, 256, 10), False), ((2000, 256, 10), True)]
-)
+@pytest.mark.parametrize(("shape", "thin"), [((10, 128, 256), True), ((128, 256, 10), True), ((2000, 256, 10), False)])
 def test_thin_products_are_those_of_blas(
-    monkeypatch: pytest.MonkeyPatch, used: list[bool], arrays: Arrays, shape: tuple[int, int, int], by_onednn: bool
+    monkeypatch: pytest.MonkeyPatch,
+    used: list[bool],
+    found_library: Any,
+    arrays: Arrays,
+    shape: tuple[int, int, int],
+    thin: bool,
 ) -> None:
     monkeypatch.setattr(module, "_THIN", 16)
     a, b = arrays(*shape[:2]), arrays(*shape[1:])
     close(matrix_product(np, a, b), a, b)
-    assert any(used) is by_onednn
+    assert any(used) is (not thin or found_library is module.openblas())
 
 
-@needs_library
+@pytest.mark.parametrize(
+    ("rows", "columns", "count", "tiles"),
+    [
+        (512, 1024, 2, [(0, 512, 0, 512), (0, 512, 512, 512)]),
+        (1024, 512, 2, [(0, 512, 0, 512), (512, 512, 0, 512)]),
+        (512, 10, 2, [(0, 256, 0, 10), (256, 256, 0, 10)]),
+        (100, 90, 4, [(0, 64, 0, 48), (0, 64, 48, 42), (64, 36, 0, 48), (64, 36, 48, 42)]),
+        (20, 20, 8, [(0, 20, 0, 20)]),
+        (64, 40, 7, [(0, 32, 0, 32), (0, 32, 32, 8), (32, 32, 0, 32), (32, 32, 32, 8)]),
+    ],
+    ids=str,
+)
+def test_tiles_are_as_many_as_cores_and_read_least(
+    rows: int, columns: int, count: int, tiles: list[tuple[int, ...]]
+) -> None:
+    assert module._grid(rows, columns, count) == tiles
+
+
+def test_openblas_has_its_threads_again_after_a_product_that_fails_or_not(
+    arrays: Arrays, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = module.openblas()
+    if found is None:
+        pytest.skip("NumPy has another BLAS")
+    before = found.begin()
+    try:
+        found.end(2)
+        monkeypatch.setattr(module, "_fast", lambda: found)
+        counts: list[int] = []
+        plain = module._Job._run
+
+        def noted(self: Any, shared: int) -> bool:
+            counts.append(found._count())
+            return plain(self, shared)
+
+        monkeypatch.setattr(module._Job, "_run", noted)
+        matrix_product(np, arrays(128, 128), arrays(128, 128))
+        assert (counts, found._count()) == ([1], 2)
+        monkeypatch.setattr(POOL, "ready_team", lambda: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            matrix_product(np, arrays(128, 128), arrays(128, 128))
+        assert found._count() == 2
+    finally:
+        found.begin()
+        found.end(before)
+
+
 def test_a_repeated_product_without_a_job_follows_its_arrays(arrays: Arrays) -> None:
     multiply = module.RepeatedProduct(True, False)
     a, b = arrays(6, 3), arrays(6, 4)
@@ -274,7 +327,6 @@ def test_a_repeated_product_without_a_job_follows_its_arrays(arrays: Arrays) -> 
     np.testing.assert_array_equal(out, a.T @ b + row)
 
 
-@needs_library
 @pytest.mark.parametrize(("beside", "expected"), [(False, [2, 2, 2, 2]), (True, [1, 1, 2, 2])])
 def test_beside_a_client_small_eager_products_use_one_thread(
     beside: bool, expected: list[int], used: list[bool], arrays: Arrays, monkeypatch: pytest.MonkeyPatch
@@ -296,11 +348,13 @@ def test_beside_a_client_small_eager_products_use_one_thread(
     assert asked == expected
 
 
-@same_bits
+@needs_avx512
 @pytest.mark.parametrize("turns", [(False, False), (True, False), (False, True), (True, True)], ids=str)
 def test_the_number_of_cores_does_not_change_a_bit(
-    turns: tuple[bool, bool], arrays: Arrays, used: list[bool], monkeypatch: pytest.MonkeyPatch
+    turns: tuple[bool, bool], arrays: Arrays, used: list[bool], found_library: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not any_layout(found_library):
+        pytest.skip("tiles of OpenBLAS depend on the cores")
     rng = np.random.default_rng()
     some = tuple(int(n) * 16 for n in rng.integers((14, 4, 28), (40, 64, 40)))
     for rows, inner, columns in [(512, 640, 512), (300, 500, 600), some]:

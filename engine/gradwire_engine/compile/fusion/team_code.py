@@ -124,6 +124,7 @@ define internal void @copy_part(ptr %data, i64 %place) #0 {
 }
 
 ; Products of matrices at equal distances. data: sgemm, omp_set_num_threads, first failure, 16 numbers for each part.
+; Without omp_set_num_threads, sgemm is cblas_sgemm, which has other arguments and no status.
 define internal void @product_part(ptr %data, i64 %place) #0 {
 start:
   %sgemm = load ptr, ptr %data
@@ -166,16 +167,29 @@ start:
   %r15 = getelementptr i64, ptr %record, i64 15
   %bias = load ptr, ptr %r15
   %plain = icmp eq ptr %bias, null
+  %by.cblas = icmp eq ptr %threads, null
+  %is.turned = icmp eq i8 %order, 84
+  %turn = select i1 %is.turned, i32 112, i32 111
+  %is.other.turned = icmp eq i8 %other.order, 84
+  %other.turn = select i1 %is.other.turned, i32 112, i32 111
+  br i1 %by.cblas, label %next, label %one.thread
+one.thread:
   call void %threads(i32 1)
   br label %next
 next:
-  %done = phi i64 [ 0, %start ], [ %done.next, %end ]
+  %done = phi i64 [ 0, %start ], [ 0, %one.thread ], [ %done.next, %end ]
   %a.offset = mul i64 %done, %one.stride
   %a = getelementptr i8, ptr %one, i64 %a.offset
   %b.offset = mul i64 %done, %other.stride
   %b = getelementptr i8, ptr %other, i64 %b.offset
   %c.offset = mul i64 %done, %stride
   %c = getelementptr i8, ptr %result, i64 %c.offset
+  br i1 %by.cblas, label %cblas, label %onednn
+cblas:
+  call void %sgemm(i32 101, i32 %turn, i32 %other.turn, i64 %rows, i64 %columns, i64 %inner,
+    float 1.0, ptr %a, i64 %one.leading, ptr %b, i64 %other.leading, float 0.0, ptr %c, i64 %leading)
+  br label %rest
+onednn:
   %status = call i32 %sgemm(i8 signext %order, i8 signext %other.order, i64 %rows, i64 %columns, i64 %inner,
     float 1.0, ptr %a, i64 %one.leading, ptr %b, i64 %other.leading, float 0.0, ptr %c, i64 %leading)
   %failed = icmp ne i32 %status, 0

@@ -1,0 +1,80 @@
+"""NumPy's own OpenBLAS, called by ctypes: products of float32 matrices in one thread each, which a team shares.
+
+OpenBLAS divides a product among threads of its own. They wait for the next one in a loop, on the cores that a team's
+helpers need, and the bits of a product depend on their number. So a job of products lets OpenBLAS use one thread.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradwire_engine.backends.product_facts import products_of
+
+_ROW_MAJOR = 101  # of cblas.h, as what follows
+_ORDERS = {b"N": 111, b"T": 112}
+_PTHREADS = 1  # of openblas_get_parallel: threads of its own. With OpenMP, a number of threads is the caller's alone.
+_INT, _LONG, _FLOAT, _POINTER = ctypes.c_int, ctypes.c_int64, ctypes.c_float, ctypes.c_void_p
+_SGEMM = (
+    *(_INT, _INT, _INT, _LONG, _LONG, _LONG),
+    *(_FLOAT, _POINTER, _LONG, _POINTER, _LONG, _FLOAT, _POINTER, _LONG),
+)
+
+
+class OpenBlas:
+    """The loaded library. Any thread may use it. set_threads: 0, since machine code calls `sgemm` only."""
+
+    set_threads = 0
+
+    def __init__(self, path: Path) -> None:
+        """Raises OSError if NumPy has not loaded it, or it is another build."""
+        loaded = ctypes.CDLL(str(path), mode=os.RTLD_NOLOAD | os.RTLD_NOW)
+        try:
+            self._sgemm = loaded["scipy_cblas_sgemm64_"]
+            self._count, self._use = (loaded[f"scipy_openblas_{name}_num_threads64_"] for name in ("get", "set"))
+            parallel = loaded["scipy_openblas_get_parallel64_"]()
+        except AttributeError as error:
+            raise OSError(f"{path} is not NumPy's build of OpenBLAS: {error}") from error
+        if parallel > _PTHREADS:
+            raise OSError(f"{path} has threads of OpenMP")
+        self._sgemm.argtypes, self._sgemm.restype = _SGEMM, None
+        #: Its address, for machine code.
+        self.sgemm = ctypes.cast(self._sgemm, ctypes.c_void_p).value or 0
+
+    def begin(self) -> int:
+        """Let OpenBLAS use one thread until `end` gets what this returns: the number of threads before."""
+        before: int = self._count()
+        if before > 1:
+            self._use(1)
+        return before
+
+    def end(self, before: int) -> None:
+        """Let OpenBLAS use its threads again."""
+        if before > 1:
+            self._use(before)
+
+    def multiply(self, facts: Any, number: int) -> None:
+        """One part of a job of products (core/team.py)."""
+        for part in products_of(facts, number):
+            order, other, rows, columns, inner, a, a_leading, b, b_leading, c, leading = part
+            self._sgemm(
+                *(_ROW_MAJOR, _ORDERS[order], _ORDERS[other], rows, columns, inner),
+                *(1.0, a, a_leading, b, b_leading, 0.0, c, leading),
+            )
+
+
+@cache
+def openblas() -> OpenBlas | None:
+    """NumPy's OpenBLAS; None if NumPy has another BLAS or another build of it."""
+    folder = Path(np.__file__).parent.parent / "numpy.libs"
+    for path in sorted(folder.glob("libscipy_openblas64_*")):
+        try:
+            return OpenBlas(path)
+        except OSError:
+            continue
+    return None
