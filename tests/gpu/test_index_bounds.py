@@ -195,6 +195,20 @@ def test_a_cast_that_wraps_has_no_bounds() -> None:
     assert (found.least, found.most) == (3, 7)
 
 
+@pytest.mark.parametrize("held", [False, True])
+def test_inverted_bools_have_the_other_bounds(held: bool) -> None:
+    mask = engine.call("full", ((3,), held), {"device": "cuda"})
+    before = known(mask.storage, mask.array)
+    assert before is not None
+    assert (before.least, before.most) == (held, held)
+    engine.call("bitwise_not_", (mask,))
+    index = engine.call("to", (engine.call("bitwise_not", (mask,)), engine.core.dtypes.int64))
+    for each, value in ((mask, not held), (index, held)):
+        found = known(each.storage, each.array)
+        assert found is not None
+        assert (found.least, found.most) == (value, value)
+
+
 def test_memory_that_two_storages_change_has_no_bounds() -> None:
     index = moved([0, 3, 1])
     type(index.storage)(0, index.storage.account, owner=index.storage)
@@ -344,10 +358,12 @@ def test_the_bounds_of_results_hold_in_random_programs() -> None:
             moved([5, -100, 3]),
             moved([[2**33, 1]]),
             moved([1, 0], "uint8"),
+            engine.call("zeros", ((2,),), {"device": "cuda", "dtype": engine.core.dtypes.bool_}),
+            engine.call("ones", ((2,),), {"device": "cuda", "dtype": engine.core.dtypes.bool_}),
         ]
         for _ in range(25):
             held += [each for each in _drawn(rng, held) if each.array.size and each.array.dtype.kind in "iub"]
-            held = held[:4] + held[4:][-16:]
+            held = held[:6] + held[6:][-16:]
             for each in held:
                 found = known(each.storage, each.array)
                 if found is None:

@@ -2,8 +2,8 @@
 
 Their sgemm is called for one thread. So large products are cut into tiles, and batches into pieces, which a team of
 threads shares (team.py). Shapes and layouts decide the cuts, so results do not depend on the number of threads. The
-number of cores decides too, but only where any cut gives the same bits. oneDNN is preferred with AVX-512, since NumPy's
-BLAS may be older than the CPU, or set to another CPU's kernels. Without either library NumPy computes.
+number of cores decides too: OpenBLAS's bits depend on it, and oneDNN's do not. oneDNN is preferred with AVX-512, since
+NumPy's BLAS may be older than the CPU, or set to another CPU's kernels. Without either library NumPy computes.
 """
 
 from __future__ import annotations
@@ -221,11 +221,11 @@ class _Job:
         found = self._found
         if isinstance(found, Library):  # each of its calls uses one thread
             return self._run(shared)
-        before = found.begin()
         try:
+            found.begin()
             return self._run(shared)
         finally:
-            found.end(before)
+            found.end()
 
     def _run(self, shared: int) -> bool:
         team, layout, facts = POOL.ready_team(), self._layout, self._facts

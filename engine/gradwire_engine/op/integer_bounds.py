@@ -319,11 +319,12 @@ def clamped(one: Range, least: Range | None = None, most: Range | None = None) -
 
 
 def inverted(args: tuple[Any, ...], operands: Operands) -> list[Range | None]:
-    """Bounds of ~one."""
-    found = operands(args[0])
-    if found is not None and args[0].array.dtype.kind != "b":
-        found = Range(-1 - found.whole().most, -1 - found.whole().least)
-    return [found]
+    """Bounds of ~one: of bools 1 - one, of integers -1 - one."""
+    found = operands.any_of(args[0])
+    if found is None:
+        return [None]
+    total = 1 if args[0].array.dtype.kind == "b" else -1
+    return [Range(total - found.most, total - found.least)]
 
 
 def masked(one: Range, other: Range) -> tuple[int, int] | None:

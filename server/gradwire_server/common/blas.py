@@ -11,7 +11,10 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradwire_engine.backends.openblas import OpenBlas
 
 CORE_TYPE = "OPENBLAS_CORETYPE"
 WAIT = "OPENBLAS_THREAD_TIMEOUT"  # the binary logarithm of cycles
@@ -72,18 +75,23 @@ def prepare(arguments: list[str], blas_threads: int = 0) -> None:
 class Follower:
     """Sets the number of threads to this process's share of the cores, as workers become busy or idle.
 
-    These are BLAS's threads, and those of whatever `also` sets.
+    These are BLAS's threads, and those of whatever `also` sets. numpys: NumPy's OpenBLAS, if products of the
+    engine use it: while another thread computes one, its number must stay one.
     """
 
-    def __init__(self, cores: int, also: Callable[[int], None] = lambda number: None) -> None:
+    def __init__(
+        self, cores: int, also: Callable[[int], None] = lambda number: None, numpys: "OpenBlas | None" = None
+    ) -> None:
         self._cores = cores
         self._also = also
+        self._numpys = numpys
         self._runnable = 0
         self._libraries: list[Any] = []
         if cores:
             from threadpoolctl import ThreadpoolController  # imported late: it finds only loaded libraries
 
-            self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
+            found = ThreadpoolController().select(user_api="blas").lib_controllers
+            self._libraries = [each for each in found if not (numpys and os.path.samefile(each.filepath, numpys.path))]
 
     def __call__(self, runnable: int) -> None:
         """Set the threads for `runnable` workers with work."""
@@ -92,4 +100,6 @@ class Follower:
             number = max(1, self._cores // max(1, runnable))
             for library in self._libraries:
                 library.set_num_threads(number)
+            if self._numpys is not None:
+                self._numpys.use_threads(number)
             self._also(number)

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gradwire_engine.backends.openblas import openblas
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.fusion.team_code import make_team
 from gradwire_engine.core.device import cupy, limit_pools
@@ -103,7 +104,7 @@ def main(arguments: list[str]) -> None:
     runtime.use_groups(calls.send_group)
     calls.ready()
     give_back(0)  # what imports have freed
-    collect, follow = Collector(), blas.Follower(parameters.cores, _use_threads)
+    collect, follow = Collector(), blas.Follower(parameters.cores, _use_threads, openblas())
 
     watch = GpuWatch()
     if cupy() is not None:

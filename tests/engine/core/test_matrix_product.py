@@ -291,9 +291,9 @@ def test_openblas_has_its_threads_again_after_a_product_that_fails_or_not(
     found = module.openblas()
     if found is None:
         pytest.skip("NumPy has another BLAS")
-    before = found.begin()
+    before = found._count()
+    found.use_threads(2)
     try:
-        found.end(2)
         monkeypatch.setattr(module, "_fast", lambda: found)
         counts: list[int] = []
         plain = module._Job._run
@@ -310,8 +310,7 @@ def test_openblas_has_its_threads_again_after_a_product_that_fails_or_not(
             matrix_product(np, arrays(128, 128), arrays(128, 128))
         assert found._count() == 2
     finally:
-        found.begin()
-        found.end(before)
+        found.use_threads(before)
 
 
 def test_a_repeated_product_without_a_job_follows_its_arrays(arrays: Arrays) -> None:

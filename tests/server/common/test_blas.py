@@ -1,5 +1,8 @@
 """The number of threads follows the workers that have work."""
 
+import pytest
+
+from gradwire_engine.backends.openblas import openblas
 from gradwire_server.common.blas import Follower
 
 
@@ -15,3 +18,19 @@ def test_a_number_that_was_asked_for_stays() -> None:
     told: list[int] = []
     Follower(0, told.append)(3)
     assert told == []
+
+
+def test_numpys_number_stays_one_while_a_product_is_computed() -> None:
+    numpys = openblas()
+    if numpys is None:
+        pytest.skip("NumPy has another BLAS")
+    before = numpys._count()
+    follow = Follower(6, numpys=numpys)
+    numpys.begin()
+    follow(2)
+    assert numpys._count() == 1
+    numpys.end()
+    assert numpys._count() == 3
+    follow(6)
+    assert numpys._count() == 1
+    numpys.use_threads(before)

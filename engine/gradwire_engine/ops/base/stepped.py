@@ -43,9 +43,21 @@ def _fused(step: Any, index: Array, begin: Any) -> Array:
         return (np.float64(step) * index + begin).astype(dtypes.float32)
     scaled = step * _HALF
     high = scaled - (scaled - step)
-    low = (step - high) * index
-    product = high * index
-    total = product + begin
-    back = total - product
-    error = (product - (total - back)) + (begin - back)
-    return np.where(np.isfinite(scaled) & (index < _MOST_EXACT), total + (error + low), step * index + begin)
+    product, low = _sum(high * index, (step - high) * index)
+    middle, least = _sum(begin, low)
+    total, less = _sum(product, middle)
+    rest, error = _sum(less, least)
+    # What is cut off decides where the sum lies between two values: an odd last bit stands for it.
+    cut = np.nonzero(error)
+    if cut[0].size:
+        even = rest[cut]
+        odd = np.nextafter(even, np.copysign(np.inf, error[cut]))
+        rest[cut] = np.where(even.view(np.int64) & 1, even, odd)
+    return np.where(np.isfinite(scaled) & (index < _MOST_EXACT), total + rest, step * index + begin)
+
+
+def _sum(one: Any, other: Any) -> tuple[Any, Any]:
+    """The sum, rounded, and its error."""
+    total = one + other
+    back = total - one
+    return total, (one - (total - back)) + (other - back)

@@ -222,8 +222,8 @@ def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: boo
         )
     check_writable(input)
     key = key or _key(xp, input.shape, indices)
-    if mask is None and getattr(values, "ndim", 0) > 1 and values.shape[0] == 1:
-        _check_values(input, key, values)  # NumPy would drop leading dimensions that the selection does not have
+    if getattr(values, "ndim", 0) and _may_misread(key, values, mask, accumulate):
+        _check_values(input, key, values)
     values = cast_array(values if hasattr(values, "dtype") else cast_number(values, input.dtype), input.dtype)
     try:
         if not accumulate:
@@ -232,6 +232,17 @@ def _put(xp: Any, input: Array, indices: list[Any], values: Any, accumulate: boo
             combine_at(xp, "add", input, key, values)
     except ValueError as error:
         raise _mismatch(input[key], values) from error
+
+
+def _may_misread(key: tuple[Any, ...], values: Array, mask: Any, accumulate: bool) -> bool:
+    """Whether NumPy may not refuse values that do not fit.
+
+    It drops leading dimensions that the selection does not have. Its `add.at` at a key with slices reads memory behind
+    the values' sizes.
+    """
+    if accumulate and any(type(each) is slice for each in key):
+        return True
+    return mask is None and values.ndim > 1 and values.shape[0] == 1
 
 
 def _fill_masked(xp: Any, input: Array, mask: Array, value: Any) -> None:

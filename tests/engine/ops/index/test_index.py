@@ -171,3 +171,14 @@ def test_integer_arrays_count_from_zero_whatever_their_width() -> None:
     found = index.index_(np.arange(5.0), [np.array([4, 1], np.int32)])
     assert found.tolist() == [4.0, 1.0]
     assert index.index_(np.arange(6.0).reshape(2, 3), [None, np.array([2])]).tolist() == [[2.0], [5.0]]
+
+
+@pytest.mark.parametrize("shape", [(3, 3, 1), (3,), (5, 4, 2), (4, 3)], ids=str)
+def test_values_that_do_not_fit_beside_whole_dimensions_are_refused_before_they_are_added(
+    shape: tuple[int, ...],
+) -> None:
+    x = tensor(np.zeros((4, 3), np.float32))
+    with pytest.raises(EngineError, match="cannot be broadcast to indexing result of shape \\[4, 2\\]"):
+        index.index_put(x, [None, tensor(np.array([0, 1]))], tensor(np.ones(shape, np.float32)), True)
+    added = index.index_put(x, [None, tensor(np.array([1, 1]))], tensor(np.ones((4, 2), np.float32)), True)
+    np.testing.assert_array_equal(added.array, np.tile(np.float32([0, 2, 0]), (4, 1)))
