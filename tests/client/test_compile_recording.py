@@ -360,3 +360,23 @@ def test_a_recorded_backward_that_is_refused_raises_where_it_is_called(function,
     with pytest.raises(RuntimeError) as refused:
         function(gradwire.ones(3, requires_grad=True))
     assert [each.partition("\n")[0] for each in caught] == [str(refused.value).partition("\n")[0]]
+
+
+def test_a_recorded_step_that_fails_updates_nothing_by_the_gradients_of_before(deferring) -> None:
+    weight = gradwire.ones(3, 2, requires_grad=True)
+    weight.grad = gradwire.ones(3, 2)
+    optimizer = gradwire.optim.SGD([weight], lr=0.1)
+
+    def step(*labels):
+        loss = 0.0
+        for each in labels:
+            loss = loss + gradwire.nn.functional.cross_entropy(weight, each)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    good, bad = gradwire.tensor([0, 1, 0]), gradwire.tensor([0, 7, 0])
+    with pytest.raises(IndexError, match="Target 7 is out of bounds"):
+        gradwire.compile(step)(good, good, bad)
+    assert weight.tolist() == [[1.0, 1.0]] * 3
+    assert weight.grad.tolist() == [[1.0, 1.0]] * 3

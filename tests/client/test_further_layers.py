@@ -416,3 +416,14 @@ def test_packed_sequences_are_cast_and_never_empty():
     agree(told)
     refuse(lambda t: t.nn.utils.rnn.pack_padded_sequence(t.ones(0, 0), []), RuntimeError, "empty tensor")
     refuse(lambda t: t.nn.utils.rnn.pack_padded_sequence(t.ones(3, 2, 0), [1, 1]), RuntimeError, "empty tensor")
+
+
+def test_a_batch_norm_that_tracks_no_more_counts_no_batches():
+    def counted(lib):
+        layer = lib.nn.BatchNorm1d(2)
+        layer(lib.arange(6.0).reshape(3, 2))
+        layer.track_running_stats = False
+        layer(lib.arange(6.0).reshape(3, 2))
+        return layer.num_batches_tracked, layer.running_mean
+
+    agree(counted)

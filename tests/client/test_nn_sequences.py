@@ -260,6 +260,25 @@ def test_a_parameter_dict_has_pytorchs_order_of_names():
     assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("given", [3, [("a",)], [3], {1: 2.0}, {"keys": 2.0}, {"a.b": 2.0}, {"": 2.0}])
+def test_a_parameter_dict_refuses_what_pytorchs_refuses(given):
+    told = []
+    for library in (gw, torch):
+        held = library.nn.ParameterDict({"a": library.zeros(1)})
+        values = {key: library.full((1,), value) for key, value in given.items()} if isinstance(given, dict) else given
+        with pytest.raises((TypeError, ValueError, KeyError)) as refused:
+            held.update(values)
+        told.append((refused.type, str(refused.value)))
+        assert library is torch or list(held) == ["a"]  # PyTorch keeps the refused name
+    assert told[0] == told[1]
+
+
+def test_a_parameter_dict_is_made_from_keys():
+    for library in (gw, torch):
+        made = library.nn.ParameterDict().fromkeys(["b", "a"], library.zeros(1))
+        assert (list(made), [each.shape[0] for each in made.values()]) == (["b", "a"], [1, 1])
+
+
 @pytest.mark.parametrize("kind", ["RNNCell", "GRUCell", "LSTMCell"])
 def test_a_cell_says_which_sizes_it_takes(kind):
     for library in (gw, torch):

@@ -7,6 +7,7 @@ import pytest
 import gradwire
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests")
+pytestmark = pytest.mark.usefixtures("deferring")
 
 VALUES = {
     "mu_product": lambda done: 0.4 / done,

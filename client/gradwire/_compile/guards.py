@@ -81,6 +81,7 @@ class _Quick:
         self._cells: list[Any] = []
         self._dicts: list[Any] = []
         self._names: list[str] = []
+        self._counted: list[Any] = []
         self._proxies: list[Any] = []
         self._class_names: list[str] = []
         self._ours: list[Any] = []
@@ -104,6 +105,10 @@ class _Quick:
         if fetch is _snapshots.of_names and type(value) is dict:
             self._dicts.extend([value] * len(labels))
             self._names.extend(labels)
+        elif fetch is _snapshots.of_count:
+            self._counted.append(value)
+        elif fetch is _snapshots.of_class_count:
+            self._counted.append(value.__dict__)
         elif fetch is _snapshots.of_class:
             self._proxies.extend([value.__dict__] * len(labels))
             self._class_names.extend(labels)
@@ -139,6 +144,7 @@ class _Quick:
             [*map(id, map(_retained, handles))],
             [*map(len, map(_attributes, handles))],
             [*map(len, sequences)],
+            [*map(len, self._counted)],
             [*map(id, chain.from_iterable(sequences))],
             [*map(id, map(_get, self._dicts, self._names, repeat(MISSING)))],
             [*map(id, map(_get_of_class, self._proxies, self._class_names, repeat(MISSING)))],

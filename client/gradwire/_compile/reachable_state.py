@@ -44,6 +44,8 @@ _MOST = 50_000
 TOO_MUCH = f"more than {_MOST} objects can be read by it"
 # Attributes of this package's objects that do not affect what a call computes.
 _IGNORED = frozenset(("_owner", "_steps", "_stepping", "_opt_called", "_scheduled_step"))
+# Attributes that Python adds to a class when it is first asked for them.
+_LATE = frozenset(("__annotations__", "__annotations_cache__", "__slotnames__", "__signature__"))
 _WALKED_PACKAGES = ("gradwire.nn", "gradwire.optim", "gradwire.distributions", "gradwire.amp", "gradwire.func")
 _ALWAYS = ("forward", "__call__", "__getattr__", "__getattribute__", "__setattr__")
 
@@ -309,6 +311,8 @@ class ReachableState:
             self._add(value, value_snapshots.of_kind)
             return
         self._add(value, value_snapshots.of_bases)
+        if is_trusted_class(value):  # an attribute that is new may stand for an inherited one
+            self._add(value, value_snapshots.of_class_count, _LATE)
         if not is_ours(value) and is_trusted_class(value):
             self._add(value, value_snapshots.of_class, tuple(each for each in self._names if each in value.__dict__))
             return
@@ -371,6 +375,8 @@ class ReachableState:
             else:
                 self._read_by_name.append((value, name))
                 self._add(held, value_snapshots.of_names, labels, name)
+                if foreign_bases(kind) == "all":  # an attribute that is new may stand for one of the class
+                    self._add(held, value_snapshots.of_count, _IGNORED)
         self._add_slots(value, kind)
 
     def _labels_of(self, kind: type[Any], held: dict[str, Any]) -> tuple[str, ...] | None:
@@ -382,7 +388,7 @@ class ReachableState:
             return tuple(sorted({*self._names, *held} - _IGNORED))
         if ours == "module":
             own = (each for each in held if each.startswith("_") or each == "training")
-            return tuple(sorted({*self._names, *own} - _IGNORED))
+            return tuple(sorted({*self._names, *own, "forward"} - _IGNORED))
         return self._names
 
     def _add_slots(self, value: Any, kind: type[Any]) -> None:
@@ -404,6 +410,7 @@ class ReachableState:
         held = value.__dict__
         self.rates.update((id(group), group.get("lr")) for group in value.param_groups)
         self._add(value, value_snapshots.of_steps)
+        self._add(held, value_snapshots.of_count, _IGNORED)
         if self._strict:
             self._add(held, value_snapshots.of_names, tuple(sorted({*self._names, *held} - _IGNORED)))
             return

@@ -82,7 +82,7 @@ class LeafGradients:
             if leaf._grad._id in known:  # every way to reach the gradient must give the same object
                 self.shared.add(leaf._grad._id)
             else:
-                leaf._grad = unnamed_gradient(leaf)
+                leaf._grad = unnamed_gradient(leaf, leaf._grad)
 
     def leave(self, recorder: Recorder) -> None:
         """Restore the proxies of gradients that the call did not replace."""
@@ -90,8 +90,17 @@ class LeafGradients:
             command.set_grad.tensor for command in recorder.commands if command.WhichOneof("command") == "set_grad"
         }
         differentiated = recorder.differentiates()
+        # Such a backward makes new gradients, as each backward does of non-leaves, whatever was read of them since.
+        records = any(command.backward.create_graph for command in recorder.commands)
         for tensor_id, (leaf, grad) in self.before.items():
             if isinstance(grad, Handle) and tensor_id not in replaced and leaf._grad is not None:
-                leaf._grad = grad if leaf._grad is not UNKNOWN else UNKNOWN
+                is_unknown = leaf._grad is UNKNOWN and unnamed_gradient(leaf, grad) is not UNKNOWN
+                is_new = records or (differentiated and not leaf._spec.is_leaf)
+                leaf._grad = UNKNOWN if is_new or is_unknown else grad
                 if differentiated:
                     note_accumulated(grad)
+
+    def kept(self) -> set[int]:
+        """Ids of leaves that have the same gradient after the call as before."""
+        before = self.before.items()
+        return {tensor_id for tensor_id, (leaf, grad) in before if isinstance(grad, Handle) and leaf._grad is grad}

@@ -19,7 +19,14 @@ from gradwire._graph import commands
 from gradwire._graph.sparse_gradients import sparse_part
 from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
 from gradwire._proxy.memo import MemoEntry, Spec, read_spec
-from gradwire._proxy.results import TENSOR_CLASS, new_proxy, note_accumulated, unnamed_gradient, watch_retained
+from gradwire._proxy.results import (
+    TENSOR_CLASS,
+    is_like_its_tensor,
+    new_proxy,
+    note_accumulated,
+    unnamed_gradient,
+    watch_retained,
+)
 from gradwire._session.sessions import current_session
 from gradwire._transport.wire import Value, framed
 from gradwire.v1 import errors_pb2, programs_pb2, service_pb2
@@ -67,6 +74,7 @@ class RecordedCall:
         finally:
             grads.leave(recorder)
         self._shared = grads.shared
+        self._kept = grads.kept()
         self.usage = tracker.usage
 
         def is_unchanged() -> bool:
@@ -115,6 +123,10 @@ class RecordedCall:
     def had(self, handle: Handle) -> Any:
         """State of a tensor's gradient before the call: None without one, else whether it had a graph."""
         return self._had.get(handle._id)
+
+    def new_state(self, handle: Handle) -> Any:
+        """State that runs of the program give a tensor's gradient; PRESENT if they let it be the same tensor."""
+        return PRESENT if handle._id in self._kept else unnamed_gradient(handle, handle._grad)
 
     def _find_unseen(self) -> str | None:
         usage = self.usage
@@ -176,8 +188,8 @@ class RecordedCall:
 def grad_state(handle: Handle) -> Any:
     """State of a tensor's gradient: None without one, else whether it is known to have a graph.
 
-    A gradient of other sizes or another dtype than the tensor's is like no other, so no recording fits it. So is a
-    sparse one, whose indices and values a program would hold as constants.
+    A gradient of other sizes, another dtype or order than backward makes is like no other, so no recording fits it. So
+    is a sparse one, whose indices and values a program would hold as constants.
     """
     if sparse_part(handle) is not None:
         return object()
@@ -187,7 +199,7 @@ def grad_state(handle: Handle) -> Any:
         grad = handle._grad
     if grad is None:
         return None
-    if unnamed_gradient(handle) is UNKNOWN:
+    if isinstance(grad, Handle) and not is_like_its_tensor(handle, grad):
         return object()
     return isinstance(grad, Handle) and grad._spec.requires_grad
 
@@ -250,7 +262,7 @@ class Recording:
         #: Per input: its index, its gradient state before, its gradient after, and whether the call assigned a new one.
         self.leaves: list[tuple[int, Any, Any, bool]] = []
         for place, handle in enumerate((*trace.feeds, *trace.captures)):
-            state = unnamed_gradient(handle)
+            state = recorded.new_state(handle)
             self.leaves.append((place, recorded.had(handle), state, place + 1 in replaced))
         self.entry = tuple((place, had) for place, had, _, _ in self.leaves)
         #: Outputs that have a gradient: number -> (whether by retain_grad, whether the gradient is set).

@@ -109,10 +109,20 @@ def of_names(value: Any, labels: Any) -> tuple[Any, ...]:
     return tuple([dict.get(value, name, MISSING) for name in labels])
 
 
+def of_count(value: Any, labels: Any) -> tuple[Any, ...]:
+    """How many names a dictionary has besides the given ones."""
+    return (len(value) - len(labels & value.keys()),)
+
+
 def of_class(value: Any, labels: Any) -> tuple[Any, ...]:
     """A class's own attributes of the given names."""
     held = value.__dict__
     return tuple([held.get(name, MISSING) for name in labels])
+
+
+def of_class_count(value: Any, labels: Any) -> tuple[Any, ...]:
+    """How many attributes of its own a class has besides those of the given names."""
+    return of_count(value.__dict__, labels)
 
 
 def of_class_names(value: Any, _: Any) -> tuple[Any, ...]:

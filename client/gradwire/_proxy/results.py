@@ -339,14 +339,18 @@ def expect_other_gradient(target: Handle) -> None:
         target._grad = UNKNOWN
 
 
-def unnamed_gradient(target: Handle) -> Any:
-    """A tensor's gradient state without the gradient's proxy: PRESENT if the gradient is like the tensor."""
-    grad = target._grad
-    if not isinstance(grad, Handle):
-        return grad
+def is_like_its_tensor(target: Handle, grad: Handle) -> bool:
+    """Whether a tensor's gradient has its dtype, sizes and device, and is row-major, as backward makes gradients."""
     mine, its = target._spec, grad._spec
     alike = mine.dtype is its.dtype and mine.shape == its.shape and mine.device_name == its.device_name
-    return PRESENT if alike else UNKNOWN
+    return alike and not its.strides
+
+
+def unnamed_gradient(target: Handle, grad: Any) -> Any:
+    """State of a tensor with this gradient, without its proxy: PRESENT if the gradient is as backward makes them."""
+    if not isinstance(grad, Handle):
+        return grad
+    return PRESENT if is_like_its_tensor(target, grad) and not grad._spec.requires_grad else UNKNOWN
 
 
 def mark_gradients(owners: Sequence[Any], state: Any) -> None:

@@ -281,9 +281,12 @@ class ParameterDict(Module):
     def __setitem__(self, key: str, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"ParameterDict holds tensors, not {type(value).__name__}")
-        made = value if isinstance(value, Parameter) else Parameter(value)
-        self._parameters[str(key)] = made
-        set_owner(made, self, str(key))
+        if not isinstance(key, str):
+            raise TypeError(
+                "Index given to ParameterDict cannot be used as a key as it is not a string "
+                f"(type is '{type(key).__name__}'). Open an issue on github if you need non-string keys."
+            )
+        self.register_parameter(key, value if isinstance(value, Parameter) else Parameter(value))
 
     def __delitem__(self, key: str) -> None:
         del self._parameters[key]
@@ -348,18 +351,35 @@ class ParameterDict(Module):
         """Hold nothing any more."""
         self._parameters.clear()
 
+    def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
+        """Another dictionary of these names, each with the same parameter."""
+        return ParameterDict([(key, default) for key in keys])
+
     def copy(self) -> ParameterDict:
         """Another dictionary of the same parameters."""
         return ParameterDict(self)
 
     def update(self, parameters: Any) -> None:
         """Hold these too; of the same name, the new one is kept. Those of a plain mapping are sorted by name."""
+        if not isinstance(parameters, Iterable):
+            raise TypeError(
+                "ParametersDict.update should be called with an iterable of key/value pairs, but got "
+                + type(parameters).__name__
+            )
         if isinstance(parameters, OrderedDict | ParameterDict):
             pairs = parameters.items()
         else:
             pairs = sorted(parameters.items()) if isinstance(parameters, Mapping) else parameters
-        for name, value in pairs:
-            self[name] = value
+        for place, pair in enumerate(pairs):
+            if not isinstance(pair, Iterable):
+                raise TypeError(
+                    f"ParameterDict update sequence element #{place} should be Iterable; is{type(pair).__name__}"
+                )
+            if len(pair) != 2:
+                raise ValueError(
+                    f"ParameterDict update sequence element #{place} has length {len(pair)}; 2 is required"
+                )
+            self[pair[0]] = pair[1]
 
     def extra_repr(self) -> str:
         """The kind, dtype and size of each parameter."""

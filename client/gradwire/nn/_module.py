@@ -199,7 +199,7 @@ class Module(_state.StateHooks):
         if not isinstance(name, str):
             raise TypeError(f"{kind} name should be a string. Got {_type_name(name)}")
         if "." in name:
-            raise KeyError(f'{kind} name can\'t contain ".", got: {name}')
+            raise KeyError(f'{kind} name can\'t contain "."' + (f", got: {name}" if kind == "module" else ""))
         if name == "":
             raise KeyError(f'{kind} name can\'t be empty string ""')
         if hasattr(self, name) and name not in self.__dict__[registry]:

@@ -77,7 +77,7 @@ class _BatchNorm(Module):
             expected = " or ".join(f"{dims}D" for dims in self._allowed_dims)
             raise ValueError(f"expected {expected} input (got {input.ndim}D input)")
         momentum = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.num_batches_tracked is not None:
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:  # the plain mean of all batches
                 momentum = 1.0 / float(self.num_batches_tracked)

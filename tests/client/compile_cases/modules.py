@@ -260,3 +260,38 @@ def a_module_list():
 
     model = Net()
     return model, lambda: model.layers.append(linear())
+
+
+@case
+def a_forward_that_is_patched_on_a_layer_inside():
+    model = nn.Sequential(nn.Linear(3, 3), nn.Tanh())
+    return (lambda x: model(x)), lambda: setattr(model[1], "forward", lambda x: x * 2)
+
+
+@case
+def a_forward_that_is_patched_on_a_module_inside():
+    class Inner(nn.Module):
+        def forward(self, x):
+            return x * 2
+
+    class Outer(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Inner()
+
+        def forward(self, x):
+            return self.inner(x)
+
+    model = Outer()
+    return model, lambda: setattr(model.inner, "forward", lambda x: x * 3)
+
+
+@case
+def a_call_that_is_patched_on_a_class_of_layers():
+    model = nn.Sequential(nn.Tanh())
+    return (
+        model,
+        (lambda: setattr(nn.Tanh, "__call__", lambda self, x: x * 2)),
+        None,
+        lambda: delattr(nn.Tanh, "__call__"),
+    )

@@ -206,3 +206,9 @@ def a_gradient_that_is_set():
         return w.grad * 1
 
     return step, lambda: setattr(w, "grad", gradwire.full((3,), 5.0))
+
+
+@case
+def a_step_that_is_patched_on_a_class_of_optimizers():
+    step, _, _ = training(lambda params: optim.SGD(params, lr=0.1))
+    return step, (lambda: setattr(optim.SGD, "step", lambda self: None)), None, lambda: delattr(optim.SGD, "step")
