@@ -7,6 +7,8 @@ import pytest
 
 from tests.client.oracle import agree
 
+pytestmark = pytest.mark.usefixtures("deferring")
+
 
 def _assigning(torch: Any, kind: str) -> Any:
     """A leaf whose gradient arrived before the hook that assigns it, and the leaf that the hook reads."""

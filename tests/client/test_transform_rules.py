@@ -201,6 +201,6 @@ def test_as_strided_of_a_tangent_that_is_laid_out_differently():
 
 
 def test_as_strided_refuses_one_value_with_tangents_of_many_samples():
-    x = gradwire.arange(6.0)
+    x = gradwire.arange(12.0)[::2]
     with pytest.raises(NotImplementedError, match="clone it first"):
         gradwire.func.jacfwd(lambda row: row.as_strided((2,), (3,), 1))(x)

@@ -9,6 +9,7 @@ import gradwire
 from tests.client.oracle import agree
 
 torch = pytest.importorskip("torch", reason="PyTorch is the oracle of these tests")
+pytestmark = pytest.mark.usefixtures("deferring")
 
 OUT_OF_PLACE: dict[str, Callable[[Any, Any, Any], Any]] = {
     "rand": lambda torch, shared, own: torch.rand(2),
