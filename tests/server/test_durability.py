@@ -23,9 +23,17 @@ from gradwire_server.registry.thread_backend import InProcessBackend
 from gradwire_server.rpc.server import Server
 from gradwire_server.storage import snapshot_files
 from gradwire_server.storage.instructions import StorageInstruction
-from tests.server.harness import WAIT, Running, refused, until
+from tests.server.harness import WAIT, Clock, Running, refused, until
 
 LIMITS = Limits(lease_seconds=60.0, max_session_bytes=1 << 30, max_bytes=1 << 30)
+
+
+class Ticking(Clock):
+    """A clock of which each reading is a later one. So an eviction sees a call that comes while it stores."""
+
+    def __call__(self) -> float:
+        self.now += 1e-6
+        return self.now
 
 
 class Storing(Running):
@@ -45,6 +53,7 @@ class Storing(Running):
             super().stop()
 
     async def _start(self) -> tuple[Any, Server, str]:
+        self.clock = Ticking()
         backend = InProcessBackend(self.limits, self.clock)
         await backend.persist_in(SessionCatalog(self.root, **self.told), self.logs, 0.0)
         server = Server(backend, *self.guards)
@@ -58,7 +67,6 @@ class Storing(Running):
             ends = time.monotonic() + WAIT
             while entries := list(directory.entries.values()):
                 assert time.monotonic() < ends, "a session was not evicted"
-                self.clock.now += 0.001  # or a call that comes meanwhile would not show
                 for entry in entries:
                     assert await persistence._save(entry, last=True), "a session cannot be stored"
                 persistence.expired(entries)
