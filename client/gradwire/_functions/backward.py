@@ -125,9 +125,9 @@ def backward(
             if memo is None or memo.entry is None:
                 key = (keep, *_spec_key(roots), *_spec_key(gradients))
                 recorder = session.recorder if len(roots) == 1 and not given else None
+                surely = recorder is not None and recorder.differentiates_surely(roots[0])
                 # If it failed late, an update would use the gradients that there were before.
-                is_first = all(state is None for _, state in before)
-                if recorder is not None and is_first and recorder.differentiates_surely(roots[0]):
+                if recorder is not None and surely and all(state is None for _, state in before):
                     unwatched(commands.record_surely, session, recorder, "backward", key, values, build)
                 else:
                     commands.run(session, "backward", key, values, build)

@@ -951,6 +951,8 @@ class Session:
         result = self.wait(service_pb2.Command(describe=commands_pb2.DescribeRequest()))
         return result.describe
 
+    # What issued its commands: lines and modules of the program.
+
     def summary(self) -> Summary:
         """A table of the program's tensors in the session: bytes, graph, and the line that made each."""
         from gradwire._session.summary import summarize
@@ -1003,6 +1005,8 @@ class Session:
         }
         calls, inner = attribute(log, of_mine)
         return calls, {of_mine[seq]: index for seq, index in inner.items()}
+
+    # Large tensors.
 
     def upload(self, data: memoryview) -> str:
         """Upload a large tensor's bytes; return the transfer's id."""

@@ -11,44 +11,11 @@ from gradwire._proxy.handle import Handle
 # Functions that read elements elsewhere than they write, and so take no operand as output either.
 _NO_OVERLAP = frozenset(["cat", "concat", "concatenate", "gather", "hstack", "index_select", "stack", "take", "vstack"])
 # Functions that do not check: reductions, products and parts of matrices. Here their results are written last.
-_UNCHECKED = frozenset(
-    [
-        "all",
-        "amax",
-        "amin",
-        "any",
-        "argmax",
-        "argmin",
-        "bmm",
-        "cummax",
-        "cummin",
-        "diag",
-        "dot",
-        "kron",
-        "log_softmax",
-        "logsumexp",
-        "matmul",
-        "max",
-        "mean",
-        "median",
-        "min",
-        "mm",
-        "mode",
-        "mv",
-        "nanmean",
-        "nanmedian",
-        "nansum",
-        "norm",
-        "prod",
-        "softmax",
-        "std",
-        "sum",
-        "tril",
-        "triu",
-        "var",
-        "vdot",
-    ]
-)
+_UNCHECKED = frozenset((
+    "all", "amax", "amin", "any", "argmax", "argmin", "bmm", "cummax", "cummin", "diag", "dot", "kron",
+    "log_softmax", "logsumexp", "matmul", "max", "mean", "median", "min", "mm", "mode", "mv", "nanmean",
+    "nanmedian", "nansum", "norm", "prod", "softmax", "std", "sum", "tril", "triu", "var", "vdot",
+))  # fmt: skip
 
 
 class _Layout(NamedTuple):
