@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from gradwire_engine import Context, Tensor
 from gradwire_engine.autograd.repeated_backward import PassMemo
-from gradwire_engine.autograd.repeated_step import Ran, RepeatedStep
+from gradwire_engine.autograd.repeated_step import Ran, RepeatedStep, Running
 from gradwire_engine.autograd.step_join import Call, Cleared, Named, make
 from gradwire_engine.op.repeated import Listing
 from gradwire_server.common.protocol import CLIENT_IDS
@@ -223,8 +223,8 @@ class Known:
 
     def run(
         self, scope: StepScope, ids: Sequence[int], numbers: Sequence[float], gone: set[int], first: int
-    ) -> Ran | None:
-        """Run a step; None, with nothing changed, if its commands must run. `bind` must follow.
+    ) -> Running:
+        """Run a step; None, with nothing changed, if its commands must run. `bind` must follow. Yields in pauses.
 
         ids: by place. numbers: those that may vary. gone: ids that are released by the end of the step. first: number
         of the first command.
@@ -242,7 +242,7 @@ class Known:
         tensors = [store.get(ids[place]) for place in self.given]
         if None in tensors:
             return None
-        ran = step.run(tensors, numbers, scope.grad_context, scope.enter, kept, first)  # type: ignore[arg-type]
+        ran = yield from step.run(tensors, numbers, scope.grad_context, scope.enter, kept, first)  # type: ignore[arg-type]
         if ran is not None:
             self.misses = 0
         return ran
