@@ -210,6 +210,7 @@ def sizes_of(batches: list[service_pb2.RunRequest]) -> list[int]:
 
 
 def test_a_long_step_that_the_server_computes_at_once_comes_in_one_batch(without_maintenance, deferring, monkeypatch):
+    monkeypatch.setattr(step_ends, "_SLOW", 1.0)
     monkeypatch.setattr(step_ends, "_WORTH", 1.0)  # on a busy machine a step may take long
     found = long_chain(20)
     batches = sent_batches(deferring, monkeypatch)
@@ -222,6 +223,7 @@ def test_a_long_step_that_the_server_computes_at_once_comes_in_one_batch(without
 
 
 def test_long_steps_that_take_the_server_long_are_sent_in_parts(without_maintenance, deferring, monkeypatch):
+    monkeypatch.setattr(step_ends, "_SLOW", 1.0)
     monkeypatch.setattr(step_ends, "_WORTH", 0.0)
     long_chain(20)
     batches = sent_batches(deferring, monkeypatch)
@@ -230,6 +232,7 @@ def test_long_steps_that_take_the_server_long_are_sent_in_parts(without_maintena
 
 
 def test_results_of_long_steps_that_stay_have_their_graph(deferring, monkeypatch):
+    monkeypatch.setattr(step_ends, "_SLOW", 1.0)
     monkeypatch.setattr(step_ends, "_WORTH", 1.0)
     kept: list[Any] = []
     long_chain(24, kept, 80)
@@ -257,6 +260,14 @@ def test_whether_long_steps_are_kept_is_tried_now_and_then():
     steps.computed(300, 300 * step_ends._WORTH * 0.99)
     assert all(steps.waits(300) for _ in range(tried))
     assert not steps.waits(300)
+
+
+def test_long_steps_of_slow_commands_are_not_tried():
+    steps = LongSteps()
+    assert not any(steps.waits(300, 300 * step_ends._SLOW * 1.01) for _ in range(9))
+    assert steps.waits(300, 300 * step_ends._SLOW * 0.99)
+    steps.computed(300, 0.0)
+    assert steps.waits(300, 1.0)  # other programs may have taken the time
 
 
 def test_of_long_steps_few_lengths_are_known():

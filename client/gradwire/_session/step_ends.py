@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Collection, Sequence
 from struct import pack
+from time import monotonic
 from typing import Any
 
 from gradwire.v1 import service_pb2
@@ -23,6 +24,8 @@ _MOST = 256  # beginnings of steps that are noted
 _MOST_LENGTHS = 8  # of long steps, for which it is known whether to wait
 #: Seconds per command of a step above which it is not worth the wait. The server saves about as much of each command.
 _WORTH = 6e-6
+#: Seconds per command of a step, as the client sees it, above which it is not tried: such commands take long.
+_SLOW = 60e-6
 _TRIED = 15  # long steps in a row that are tried: the server makes the list of a step when it has come 12 times
 _UNTRIED = 128  # steps until it is tried again; twice as many after each trial in vain
 #: The first bytes of commands: their tags, of fields below 16 with a length.
@@ -39,8 +42,8 @@ class LongSteps:
     def __init__(self) -> None:
         self._known: OrderedDict[int, _LongStep] = OrderedDict()
 
-    def waits(self, length: int) -> bool:
-        """Note a step; whether the next one of this length is kept until its end."""
+    def waits(self, length: int, seconds: float = 0.0) -> bool:
+        """Note a step, and what it took; whether the next one of this length is kept until its end."""
         if length > _MOST_COMMANDS:
             return False
         known = self._known.get(length)
@@ -53,9 +56,12 @@ class LongSteps:
         if known.rests:
             known.rests -= 1
             return False
+        if not known.is_kept and seconds > length * _SLOW:
+            return False
         known.waited += 1
         if known.waited <= _TRIED:
             return True
+        known.is_kept = False
         known.waited, known.rests, known.pause = 0, known.pause, 2 * known.pause
         return False
 
@@ -63,25 +69,31 @@ class LongSteps:
         """Note that the server computed a step at once. If it took so little time, the next ones are kept, too."""
         known = self._known.get(length)
         if known is not None and seconds <= length * _WORTH:
-            known.waited, known.rests, known.pause = 0, 0, _UNTRIED
+            known.is_kept, known.waited, known.rests, known.pause = True, 0, 0, _UNTRIED
 
 
 class _LongStep:
-    """waited: steps that were kept since the server computed one at once. rests: steps until it is tried again."""
+    """What is known of steps of one length.
 
-    __slots__ = ("pause", "rests", "waited")
+    is_kept: whether they are kept since the server computes them at once. waited: steps that were kept since it last
+    did. rests: steps until it is tried again.
+    """
+
+    __slots__ = ("is_kept", "pause", "rests", "waited")
 
     def __init__(self) -> None:
+        self.is_kept = False
         self.waited, self.rests, self.pause = 0, 0, _UNTRIED
 
 
 class StepEnds:
     """Notes where the training steps among a session's commands begin, by positions."""
 
-    __slots__ = ("_last", "_long_steps", "_near", "_starts", "computed", "length")
+    __slots__ = ("_began", "_last", "_long_steps", "_near", "_starts", "computed", "length")
 
     def __init__(self) -> None:
         self._last = 0  # the position after the last backward
+        self._began = 0.0  # when that was noted, if the step was long
         self._near = 0  # commands after it among which the next backward is expected; 0 if they are too many
         self._starts: deque[int] = deque(maxlen=_MOST)
         self.length = 0  # commands from one backward to the next
@@ -98,7 +110,9 @@ class StepEnds:
         if length <= LONGEST:
             self._near = 2 * length
         else:
-            self._near = max(length, 2 * LONGEST + 1) if self._long_steps.waits(length) else 0
+            began, self._began = self._began, monotonic()
+            waits = self._long_steps.waits(length, self._began - began)
+            self._near = max(length, 2 * LONGEST + 1) if waits else 0
         if not self._near:
             self._starts.clear()
             return 0
