@@ -22,8 +22,9 @@ LONGEST = 64
 _MOST_COMMANDS = 1023  # of a step that a server may compute at once
 _MOST = 256  # beginnings of steps that are noted
 _MOST_LENGTHS = 8  # of long steps, for which it is known whether to wait
-#: Seconds per command of a step above which it is not worth the wait. The server saves about as much of each command.
-_WORTH = 6e-6
+#: Seconds per command of a step above which it is not worth the wait. The list saves the server 5 to 10 µs of each, and
+#: the wait costs what client and server might do at the same time: as much.
+_WORTH = 20e-6
 #: Seconds per command of a step, as the client sees it, above which it is not tried: such commands take long.
 _SLOW = 60e-6
 _TRIED = 15  # long steps in a row that are tried: the server makes the list of a step when it has come 12 times
