@@ -24,7 +24,7 @@ from gradwire_engine.op.repeated import Listing, Operand, may_repeat
 from gradwire_engine.op.repeated_source import as_array
 
 #: Seconds of the computation that checks a step, which does not pause, by its thread's clock.
-_LONGEST = 0.008
+_LONGEST = 0.02
 
 
 class Call(NamedTuple):
