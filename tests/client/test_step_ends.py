@@ -212,12 +212,13 @@ def sizes_of(batches: list[service_pb2.RunRequest]) -> list[int]:
 def test_a_long_step_that_the_server_computes_at_once_comes_in_one_batch(without_maintenance, deferring, monkeypatch):
     monkeypatch.setattr(step_ends, "_SLOW", 1.0)
     monkeypatch.setattr(step_ends, "_WORTH", 1.0)  # on a busy machine a step may take long
-    found = long_chain(20)
+    first = 2 * step_ends._TRIED
+    found = long_chain(first)
     batches = sent_batches(deferring, monkeypatch)
     found += long_chain(20)
     sizes = sizes_of(batches)
     assert sum(size == 151 for size in sizes) >= 19
-    assert found[20:23] == found[:3]
+    assert found[first : first + 3] == found[:3]
     monkeypatch.setattr(deferring, "every_call_waits", True)
     assert long_chain(3) == found[:3]
 
@@ -225,7 +226,7 @@ def test_a_long_step_that_the_server_computes_at_once_comes_in_one_batch(without
 def test_long_steps_that_take_the_server_long_are_sent_in_parts(without_maintenance, deferring, monkeypatch):
     monkeypatch.setattr(step_ends, "_SLOW", 1.0)
     monkeypatch.setattr(step_ends, "_WORTH", 0.0)
-    long_chain(20)
+    long_chain(2 * step_ends._TRIED)
     batches = sent_batches(deferring, monkeypatch)
     long_chain(20)
     assert max(sizes_of(batches)) < 151
@@ -235,7 +236,7 @@ def test_results_of_long_steps_that_stay_have_their_graph(deferring, monkeypatch
     monkeypatch.setattr(step_ends, "_SLOW", 1.0)
     monkeypatch.setattr(step_ends, "_WORTH", 1.0)
     kept: list[Any] = []
-    long_chain(24, kept, 80)
+    long_chain(2 * step_ends._TRIED, kept, 80)
     last = kept[-1]
     assert last.grad_fn.name() == "AddBackward0"
     node, names = last.grad_fn, []
