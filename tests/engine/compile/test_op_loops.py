@@ -190,7 +190,7 @@ def test_loops_compute_what_pytorch_does(case: _Case, dtype: Any, noted: NotedLo
 def test_every_loop_has_a_case() -> None:
     named = {name for case in CASES for name in case.loops}
     pools = {*max_pool.NAMES} - {"max_pick"}  # of second derivatives, which has its own test
-    others = {*pools, *distances.NAMES, *column_dots.NAMES, *_FOLDS}  # test_scan_loops.py has all scans
+    others = {*pools, *distances.NAMES, *column_dots.NAMES, *_FOLDS}  # scans and scatters have tests of their own
     assert named == {*forms.FORMS, *(f"batch_norm_{name}" for name in forms.BATCH_NORM), *others}
 
 
