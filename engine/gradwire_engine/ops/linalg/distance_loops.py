@@ -83,6 +83,15 @@ def euclidean_loop(loops: Loops, xp: Any, x1: Array, x2: Array) -> Array | None:
     return norms_loop(loops, xp, x1, x2, 2.0) if short else None
 
 
+def shares_of(g: Array, out: Array) -> Array:
+    """Gradients by distances, for p = 2: g / out, and 0 for a distance of 0."""
+    shares: Array = g / out
+    same = out == 0
+    if same.any():  # seldom: a choice for each element takes several times as long
+        shares[same] = 0
+    return shares
+
+
 def gradient_loop(loops: Loops, g: Any, one: Any, other: Any, p: float, out: Any) -> Array | None:
     """The gradient of x1. None if there is no loop."""
     if not _fits(p, one, other, g, out):
@@ -91,7 +100,7 @@ def gradient_loop(loops: Loops, g: Any, one: Any, other: Any, p: float, out: Any
     if 0 in batch:
         return None
     if p == 2:
-        g = g / np.where(out == 0, out.dtype.type(1), out)  # where a distance is 0, all differences are
+        g = shares_of(g, out)
     given = [_flat(g, batch)]
     if p == math.inf:
         given.append(_flat(out, batch))

@@ -27,7 +27,14 @@ from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.elementwise.unary import abs as magnitude
 from gradwire_engine.ops.elementwise.unary import sign
 from gradwire_engine.ops.linalg.costs import bmm_cost
-from gradwire_engine.ops.linalg.distance_loops import NAMES, euclidean_loop, gradient_loop, norms_loop, pitch_of
+from gradwire_engine.ops.linalg.distance_loops import (
+    NAMES,
+    euclidean_loop,
+    gradient_loop,
+    norms_loop,
+    pitch_of,
+    shares_of,
+)
 from gradwire_engine.ops.linalg.matrix import matmul
 from gradwire_engine.ops.reduce.reduce import sum as total
 from gradwire_engine.ops.reduce.reduce import vector_norm
@@ -115,9 +122,16 @@ _euclidean.sized_by(
 
 def _euclidean_input(g: Any, one: Any, other: Any, out: Any) -> Any:
     """Gradient of x1: sum over the rows b of g (a - b) / |a - b|; 0 where a equals b."""
-    same = eq(out, 0)
-    shares = where(same, 0, g / where(same, 1, out))
+    shares = _shares(g, out)
     return total(shares, -1, True) * one - matmul(shares, other)
+
+
+def _shares(g: Any, out: Any) -> Any:
+    """g / out; 0 for a distance of 0."""
+    if type(g) is np.ndarray and type(out) is np.ndarray:
+        return shares_of(g, out)
+    same = eq(out, 0)
+    return where(same, 0, g / where(same, 1, out))
 
 
 _euclidean.grad(
@@ -238,7 +252,7 @@ def _norms_input(g: Any, one: Any, other: Any, p: float, out: Any) -> Any:
     for place, rows in _blocks(np, left, right):
         # Where a distance is 0, all differences are.
         lengths = np.where(out[place, rows] == 0, out.dtype.type(1), out[place, rows])
-        shares = g[place, rows] / lengths if p == 2 else g[place, rows]
+        shares = shares_of(g[place, rows], out[place, rows]) if p == 2 else g[place, rows]
         ours, theirs = left[place, rows], right[place]
         if left.shape[-1] >= _LONG_ROW:
             slopes = _slopes(ours[:, :, None] - theirs[:, None], lengths[..., None], p)
