@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 import gradwire
-from gradwire._session.step_ends import LONGEST, StepEnds, unused
+from gradwire._session import step_ends
+from gradwire._session.step_ends import LONGEST, LongSteps, StepEnds, unused
 from gradwire._transport.wire import framed
 from gradwire.v1 import commands_pb2, service_pb2
 
@@ -185,3 +186,96 @@ def test_ids_of_waiting_commands_are_found():
     waiting = [call(7, 1000, 1001), (b"\x32\x0a" + struct.pack("<Q", 1003) + b"\x01", None, False)]
     assert unused([1000, 1001, 1002, 1003], waiting) == ([1002], [1000, 1001, 1003])
     assert unused([5], []) == ([5], [])
+
+
+def long_chain(steps: int, kept: list[Any] | None = None, calls: int = 150) -> list[list[float]]:
+    """The gradients of steps with many calls each; every step has a new leaf."""
+    found: list[list[float]] = []
+    for step in range(steps):
+        x = gradwire.full((4,), 1.0 + step % 3, requires_grad=True)
+        y = x
+        for _ in range(calls // 2):
+            y = y * 1.01
+            y = y + 0.1
+        y.sum().backward()
+        if kept is not None:
+            kept.append(y)
+        found.append(x.grad[1:].tolist())
+    return found
+
+
+def sizes_of(batches: list[service_pb2.RunRequest]) -> list[int]:
+    """The most calls of one command, by batch."""
+    return [max((each.calls.count for each in batch.commands), default=0) for batch in batches]
+
+
+def test_a_long_step_that_the_server_computes_at_once_comes_in_one_batch(without_maintenance, deferring, monkeypatch):
+    monkeypatch.setattr(step_ends, "_SLOW", 1.0)
+    monkeypatch.setattr(step_ends, "_WORTH", 1.0)  # on a busy machine a step may take long
+    first = 2 * step_ends._TRIED
+    found = long_chain(first)
+    batches = sent_batches(deferring, monkeypatch)
+    found += long_chain(20)
+    sizes = sizes_of(batches)
+    assert sum(size == 151 for size in sizes) >= 19
+    assert found[first : first + 3] == found[:3]
+    monkeypatch.setattr(deferring, "every_call_waits", True)
+    assert long_chain(3) == found[:3]
+
+
+def test_long_steps_that_take_the_server_long_are_sent_in_parts(without_maintenance, deferring, monkeypatch):
+    monkeypatch.setattr(step_ends, "_SLOW", 1.0)
+    monkeypatch.setattr(step_ends, "_WORTH", 0.0)
+    long_chain(2 * step_ends._TRIED)
+    batches = sent_batches(deferring, monkeypatch)
+    long_chain(20)
+    assert max(sizes_of(batches)) < 151
+
+
+def test_results_of_long_steps_that_stay_have_their_graph(deferring, monkeypatch):
+    monkeypatch.setattr(step_ends, "_SLOW", 1.0)
+    monkeypatch.setattr(step_ends, "_WORTH", 1.0)
+    kept: list[Any] = []
+    long_chain(2 * step_ends._TRIED, kept, 80)
+    last = kept[-1]
+    assert last.grad_fn.name() == "AddBackward0"
+    node, names = last.grad_fn, []
+    while node is not None:
+        names.append(node.name())
+        node = node.next_functions[0][0] if node.next_functions else None
+    assert names == ["AddBackward0", "MulBackward0"] * 40 + ["torch::autograd::AccumulateGrad"]
+    with pytest.raises(RuntimeError, match="second time"):
+        last.sum().backward()
+    (again := last * 2).sum()
+    assert again.grad_fn.next_functions[0][0].name() == "AddBackward0"
+
+
+def test_whether_long_steps_are_kept_is_tried_now_and_then():
+    steps = LongSteps()
+    kept = [steps.waits(300) for _ in range(600)]
+    tried = step_ends._TRIED
+    assert kept[: tried + 3] == [False, *[True] * tried, False, False]
+    assert sum(kept) == 3 * tried  # then after 128 and 256 steps
+    steps.computed(300, 300 * step_ends._WORTH * 1.01)
+    assert not steps.waits(300)
+    steps.computed(300, 300 * step_ends._WORTH * 0.99)
+    assert all(steps.waits(300) for _ in range(tried))
+    assert not steps.waits(300)
+
+
+def test_long_steps_of_slow_commands_are_not_tried():
+    steps = LongSteps()
+    assert not any(steps.waits(300, 300 * step_ends._SLOW * 1.01) for _ in range(9))
+    assert steps.waits(300, 300 * step_ends._SLOW * 0.99)
+    steps.computed(300, 0.0)
+    assert steps.waits(300, 1.0)  # other programs may have taken the time
+
+
+def test_of_long_steps_few_lengths_are_known():
+    steps = LongSteps()
+    for length in range(100, 200):
+        assert not steps.waits(length)
+        assert steps.waits(length)
+    assert not steps.waits(100)
+    assert not steps.waits(5000)
+    assert not steps.waits(5000)

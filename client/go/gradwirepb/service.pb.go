@@ -2267,6 +2267,8 @@ type RunResponse struct {
 	// Hooks and custom functions of this writer that no backward can reach any more. A number may be repeated in later
 	// answers.
 	DroppedHooks []uint64 `protobuf:"fixed64,5,rep,packed,name=dropped_hooks,json=droppedHooks,proto3" json:"dropped_hooks,omitempty"`
+	// The batch's last training step that was computed at once and has more than 64 calls before its backward.
+	Joined *JoinedStep `protobuf:"bytes,6,opt,name=joined,proto3" json:"joined,omitempty"`
 	// The batch's timings, if the request asked for them.
 	Timings *Timings `protobuf:"bytes,32,opt,name=timings,proto3" json:"timings,omitempty"`
 	// If the request asked for them: what was computed, in order, each with one call. The times between are there too, with
@@ -2341,6 +2343,13 @@ func (x *RunResponse) GetDroppedHooks() []uint64 {
 	return nil
 }
 
+func (x *RunResponse) GetJoined() *JoinedStep {
+	if x != nil {
+		return x.Joined
+	}
+	return nil
+}
+
 func (x *RunResponse) GetTimings() *Timings {
 	if x != nil {
 		return x.Timings
@@ -2353,6 +2362,62 @@ func (x *RunResponse) GetOpTimes() []*OpTime {
 		return x.OpTimes
 	}
 	return nil
+}
+
+// A training step that came in one batch and was computed at once, since the same came before. Where such steps take
+// little time, a client does well to send each of them in one batch.
+type JoinedStep struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Its calls, its backward, and what follows.
+	Commands uint32 `protobuf:"varint,1,opt,name=commands,proto3" json:"commands,omitempty"`
+	// Processor time that it took.
+	Seconds       float64 `protobuf:"fixed64,2,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *JoinedStep) Reset() {
+	*x = JoinedStep{}
+	mi := &file_gradwire_v1_service_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *JoinedStep) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*JoinedStep) ProtoMessage() {}
+
+func (x *JoinedStep) ProtoReflect() protoreflect.Message {
+	mi := &file_gradwire_v1_service_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use JoinedStep.ProtoReflect.Descriptor instead.
+func (*JoinedStep) Descriptor() ([]byte, []int) {
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *JoinedStep) GetCommands() uint32 {
+	if x != nil {
+		return x.Commands
+	}
+	return 0
+}
+
+func (x *JoinedStep) GetSeconds() float64 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
 }
 
 // A batch's time on the server, in seconds.
@@ -2370,7 +2435,7 @@ type Timings struct {
 
 func (x *Timings) Reset() {
 	*x = Timings{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[12]
+	mi := &file_gradwire_v1_service_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2382,7 +2447,7 @@ func (x *Timings) String() string {
 func (*Timings) ProtoMessage() {}
 
 func (x *Timings) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[12]
+	mi := &file_gradwire_v1_service_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2395,7 +2460,7 @@ func (x *Timings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Timings.ProtoReflect.Descriptor instead.
 func (*Timings) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{12}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Timings) GetQueueSeconds() float64 {
@@ -2439,7 +2504,7 @@ type StreamRequest struct {
 
 func (x *StreamRequest) Reset() {
 	*x = StreamRequest{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[13]
+	mi := &file_gradwire_v1_service_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2516,7 @@ func (x *StreamRequest) String() string {
 func (*StreamRequest) ProtoMessage() {}
 
 func (x *StreamRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[13]
+	mi := &file_gradwire_v1_service_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2529,7 @@ func (x *StreamRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamRequest.ProtoReflect.Descriptor instead.
 func (*StreamRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{13}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *StreamRequest) GetRequest() isStreamRequest_Request {
@@ -2555,7 +2620,7 @@ type StreamAttach struct {
 
 func (x *StreamAttach) Reset() {
 	*x = StreamAttach{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[14]
+	mi := &file_gradwire_v1_service_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2567,7 +2632,7 @@ func (x *StreamAttach) String() string {
 func (*StreamAttach) ProtoMessage() {}
 
 func (x *StreamAttach) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[14]
+	mi := &file_gradwire_v1_service_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2580,7 +2645,7 @@ func (x *StreamAttach) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamAttach.ProtoReflect.Descriptor instead.
 func (*StreamAttach) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{14}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StreamAttach) GetSessionId() string {
@@ -2636,7 +2701,7 @@ type StreamAcknowledge struct {
 
 func (x *StreamAcknowledge) Reset() {
 	*x = StreamAcknowledge{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[15]
+	mi := &file_gradwire_v1_service_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +2713,7 @@ func (x *StreamAcknowledge) String() string {
 func (*StreamAcknowledge) ProtoMessage() {}
 
 func (x *StreamAcknowledge) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[15]
+	mi := &file_gradwire_v1_service_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +2726,7 @@ func (x *StreamAcknowledge) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamAcknowledge.ProtoReflect.Descriptor instead.
 func (*StreamAcknowledge) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{15}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *StreamAcknowledge) GetAcknowledgedSeq() uint64 {
@@ -2692,7 +2757,7 @@ type StreamResponse struct {
 
 func (x *StreamResponse) Reset() {
 	*x = StreamResponse{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[16]
+	mi := &file_gradwire_v1_service_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2704,7 +2769,7 @@ func (x *StreamResponse) String() string {
 func (*StreamResponse) ProtoMessage() {}
 
 func (x *StreamResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[16]
+	mi := &file_gradwire_v1_service_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2717,7 +2782,7 @@ func (x *StreamResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamResponse.ProtoReflect.Descriptor instead.
 func (*StreamResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{16}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StreamResponse) GetResponse() isStreamResponse_Response {
@@ -2794,7 +2859,7 @@ type StreamAttached struct {
 
 func (x *StreamAttached) Reset() {
 	*x = StreamAttached{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[17]
+	mi := &file_gradwire_v1_service_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2806,7 +2871,7 @@ func (x *StreamAttached) String() string {
 func (*StreamAttached) ProtoMessage() {}
 
 func (x *StreamAttached) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[17]
+	mi := &file_gradwire_v1_service_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2819,7 +2884,7 @@ func (x *StreamAttached) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamAttached.ProtoReflect.Descriptor instead.
 func (*StreamAttached) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{17}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *StreamAttached) GetAppliedSeq() uint64 {
@@ -2866,7 +2931,7 @@ type UploadRequest struct {
 
 func (x *UploadRequest) Reset() {
 	*x = UploadRequest{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[18]
+	mi := &file_gradwire_v1_service_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2878,7 +2943,7 @@ func (x *UploadRequest) String() string {
 func (*UploadRequest) ProtoMessage() {}
 
 func (x *UploadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[18]
+	mi := &file_gradwire_v1_service_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2891,7 +2956,7 @@ func (x *UploadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadRequest.ProtoReflect.Descriptor instead.
 func (*UploadRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{18}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UploadRequest) GetPart() isUploadRequest_Part {
@@ -2958,7 +3023,7 @@ type UploadStart struct {
 
 func (x *UploadStart) Reset() {
 	*x = UploadStart{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[19]
+	mi := &file_gradwire_v1_service_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2970,7 +3035,7 @@ func (x *UploadStart) String() string {
 func (*UploadStart) ProtoMessage() {}
 
 func (x *UploadStart) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[19]
+	mi := &file_gradwire_v1_service_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2983,7 +3048,7 @@ func (x *UploadStart) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadStart.ProtoReflect.Descriptor instead.
 func (*UploadStart) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{19}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *UploadStart) GetSessionId() string {
@@ -3034,7 +3099,7 @@ type UploadResponse struct {
 
 func (x *UploadResponse) Reset() {
 	*x = UploadResponse{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[20]
+	mi := &file_gradwire_v1_service_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3046,7 +3111,7 @@ func (x *UploadResponse) String() string {
 func (*UploadResponse) ProtoMessage() {}
 
 func (x *UploadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[20]
+	mi := &file_gradwire_v1_service_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3059,7 +3124,7 @@ func (x *UploadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadResponse.ProtoReflect.Descriptor instead.
 func (*UploadResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{20}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *UploadResponse) GetTransferId() string {
@@ -3091,7 +3156,7 @@ type DownloadRequest struct {
 
 func (x *DownloadRequest) Reset() {
 	*x = DownloadRequest{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[21]
+	mi := &file_gradwire_v1_service_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3103,7 +3168,7 @@ func (x *DownloadRequest) String() string {
 func (*DownloadRequest) ProtoMessage() {}
 
 func (x *DownloadRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[21]
+	mi := &file_gradwire_v1_service_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3116,7 +3181,7 @@ func (x *DownloadRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadRequest.ProtoReflect.Descriptor instead.
 func (*DownloadRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{21}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DownloadRequest) GetSessionId() string {
@@ -3154,7 +3219,7 @@ type DownloadResponse struct {
 
 func (x *DownloadResponse) Reset() {
 	*x = DownloadResponse{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[22]
+	mi := &file_gradwire_v1_service_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3166,7 +3231,7 @@ func (x *DownloadResponse) String() string {
 func (*DownloadResponse) ProtoMessage() {}
 
 func (x *DownloadResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[22]
+	mi := &file_gradwire_v1_service_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3179,7 +3244,7 @@ func (x *DownloadResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DownloadResponse.ProtoReflect.Descriptor instead.
 func (*DownloadResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{22}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DownloadResponse) GetOffset() uint64 {
@@ -3220,7 +3285,7 @@ type ShareRequest struct {
 
 func (x *ShareRequest) Reset() {
 	*x = ShareRequest{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[23]
+	mi := &file_gradwire_v1_service_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3232,7 +3297,7 @@ func (x *ShareRequest) String() string {
 func (*ShareRequest) ProtoMessage() {}
 
 func (x *ShareRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[23]
+	mi := &file_gradwire_v1_service_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3245,7 +3310,7 @@ func (x *ShareRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareRequest.ProtoReflect.Descriptor instead.
 func (*ShareRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{23}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ShareRequest) GetSessionId() string {
@@ -3327,7 +3392,7 @@ type ShareResponse struct {
 
 func (x *ShareResponse) Reset() {
 	*x = ShareResponse{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[24]
+	mi := &file_gradwire_v1_service_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3339,7 +3404,7 @@ func (x *ShareResponse) String() string {
 func (*ShareResponse) ProtoMessage() {}
 
 func (x *ShareResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[24]
+	mi := &file_gradwire_v1_service_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3352,7 +3417,7 @@ func (x *ShareResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ShareResponse.ProtoReflect.Descriptor instead.
 func (*ShareResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{24}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ShareResponse) GetRing() *Ring {
@@ -3394,7 +3459,7 @@ type Ring struct {
 
 func (x *Ring) Reset() {
 	*x = Ring{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[25]
+	mi := &file_gradwire_v1_service_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3406,7 +3471,7 @@ func (x *Ring) String() string {
 func (*Ring) ProtoMessage() {}
 
 func (x *Ring) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[25]
+	mi := &file_gradwire_v1_service_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3419,7 +3484,7 @@ func (x *Ring) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ring.ProtoReflect.Descriptor instead.
 func (*Ring) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{25}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Ring) GetPid() uint32 {
@@ -3466,7 +3531,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[26]
+	mi := &file_gradwire_v1_service_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3478,7 +3543,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[26]
+	mi := &file_gradwire_v1_service_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3491,7 +3556,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{26}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *CancelRequest) GetSessionId() string {
@@ -3526,7 +3591,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[27]
+	mi := &file_gradwire_v1_service_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3538,7 +3603,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[27]
+	mi := &file_gradwire_v1_service_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3551,7 +3616,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{27}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *CancelResponse) GetCancelled() bool {
@@ -3570,7 +3635,7 @@ type ServerInfoRequest struct {
 
 func (x *ServerInfoRequest) Reset() {
 	*x = ServerInfoRequest{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[28]
+	mi := &file_gradwire_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3582,7 +3647,7 @@ func (x *ServerInfoRequest) String() string {
 func (*ServerInfoRequest) ProtoMessage() {}
 
 func (x *ServerInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[28]
+	mi := &file_gradwire_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3595,7 +3660,7 @@ func (x *ServerInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerInfoRequest.ProtoReflect.Descriptor instead.
 func (*ServerInfoRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 // The server.
@@ -3625,7 +3690,7 @@ type ServerInfoResponse struct {
 
 func (x *ServerInfoResponse) Reset() {
 	*x = ServerInfoResponse{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[29]
+	mi := &file_gradwire_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3637,7 +3702,7 @@ func (x *ServerInfoResponse) String() string {
 func (*ServerInfoResponse) ProtoMessage() {}
 
 func (x *ServerInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[29]
+	mi := &file_gradwire_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3650,7 +3715,7 @@ func (x *ServerInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServerInfoResponse.ProtoReflect.Descriptor instead.
 func (*ServerInfoResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{29}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ServerInfoResponse) GetVersion() string {
@@ -3731,7 +3796,7 @@ type Device struct {
 
 func (x *Device) Reset() {
 	*x = Device{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[30]
+	mi := &file_gradwire_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3743,7 +3808,7 @@ func (x *Device) String() string {
 func (*Device) ProtoMessage() {}
 
 func (x *Device) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[30]
+	mi := &file_gradwire_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3756,7 +3821,7 @@ func (x *Device) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Device.ProtoReflect.Descriptor instead.
 func (*Device) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{30}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Device) GetName() string {
@@ -3793,7 +3858,7 @@ type ListOpsRequest struct {
 
 func (x *ListOpsRequest) Reset() {
 	*x = ListOpsRequest{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[31]
+	mi := &file_gradwire_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3805,7 +3870,7 @@ func (x *ListOpsRequest) String() string {
 func (*ListOpsRequest) ProtoMessage() {}
 
 func (x *ListOpsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[31]
+	mi := &file_gradwire_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3818,7 +3883,7 @@ func (x *ListOpsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOpsRequest.ProtoReflect.Descriptor instead.
 func (*ListOpsRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{31}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListOpsRequest) GetPrefix() string {
@@ -3849,7 +3914,7 @@ type ListOpsResponse struct {
 
 func (x *ListOpsResponse) Reset() {
 	*x = ListOpsResponse{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[32]
+	mi := &file_gradwire_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3861,7 +3926,7 @@ func (x *ListOpsResponse) String() string {
 func (*ListOpsResponse) ProtoMessage() {}
 
 func (x *ListOpsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[32]
+	mi := &file_gradwire_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3874,7 +3939,7 @@ func (x *ListOpsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListOpsResponse.ProtoReflect.Descriptor instead.
 func (*ListOpsResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{32}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ListOpsResponse) GetOps() []*OpSchema {
@@ -3910,7 +3975,7 @@ type ListSessionsRequest struct {
 
 func (x *ListSessionsRequest) Reset() {
 	*x = ListSessionsRequest{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[33]
+	mi := &file_gradwire_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3922,7 +3987,7 @@ func (x *ListSessionsRequest) String() string {
 func (*ListSessionsRequest) ProtoMessage() {}
 
 func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[33]
+	mi := &file_gradwire_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3935,7 +4000,7 @@ func (x *ListSessionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionsRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{33}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListSessionsRequest) GetPrincipal() string {
@@ -3988,7 +4053,7 @@ type ListSessionsResponse struct {
 
 func (x *ListSessionsResponse) Reset() {
 	*x = ListSessionsResponse{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[34]
+	mi := &file_gradwire_v1_service_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4000,7 +4065,7 @@ func (x *ListSessionsResponse) String() string {
 func (*ListSessionsResponse) ProtoMessage() {}
 
 func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[34]
+	mi := &file_gradwire_v1_service_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4013,7 +4078,7 @@ func (x *ListSessionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionsResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{34}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ListSessionsResponse) GetSessions() []*SessionSummary {
@@ -4068,7 +4133,7 @@ type ClusterNode struct {
 
 func (x *ClusterNode) Reset() {
 	*x = ClusterNode{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[35]
+	mi := &file_gradwire_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4080,7 +4145,7 @@ func (x *ClusterNode) String() string {
 func (*ClusterNode) ProtoMessage() {}
 
 func (x *ClusterNode) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[35]
+	mi := &file_gradwire_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4093,7 +4158,7 @@ func (x *ClusterNode) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterNode.ProtoReflect.Descriptor instead.
 func (*ClusterNode) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{35}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ClusterNode) GetEndpoint() string {
@@ -4212,7 +4277,7 @@ type SessionSummary struct {
 
 func (x *SessionSummary) Reset() {
 	*x = SessionSummary{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[36]
+	mi := &file_gradwire_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4224,7 +4289,7 @@ func (x *SessionSummary) String() string {
 func (*SessionSummary) ProtoMessage() {}
 
 func (x *SessionSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[36]
+	mi := &file_gradwire_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4237,7 +4302,7 @@ func (x *SessionSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionSummary.ProtoReflect.Descriptor instead.
 func (*SessionSummary) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{36}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SessionSummary) GetNumber() uint64 {
@@ -4353,7 +4418,7 @@ type StoredSession struct {
 
 func (x *StoredSession) Reset() {
 	*x = StoredSession{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[37]
+	mi := &file_gradwire_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4365,7 +4430,7 @@ func (x *StoredSession) String() string {
 func (*StoredSession) ProtoMessage() {}
 
 func (x *StoredSession) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[37]
+	mi := &file_gradwire_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4378,7 +4443,7 @@ func (x *StoredSession) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StoredSession.ProtoReflect.Descriptor instead.
 func (*StoredSession) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{37}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *StoredSession) GetSavedUnixMs() uint64 {
@@ -4415,7 +4480,7 @@ type EndSessionRequest struct {
 
 func (x *EndSessionRequest) Reset() {
 	*x = EndSessionRequest{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[38]
+	mi := &file_gradwire_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4427,7 +4492,7 @@ func (x *EndSessionRequest) String() string {
 func (*EndSessionRequest) ProtoMessage() {}
 
 func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[38]
+	mi := &file_gradwire_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4440,7 +4505,7 @@ func (x *EndSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionRequest.ProtoReflect.Descriptor instead.
 func (*EndSessionRequest) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{38}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *EndSessionRequest) GetNumber() uint64 {
@@ -4468,7 +4533,7 @@ type EndSessionResponse struct {
 
 func (x *EndSessionResponse) Reset() {
 	*x = EndSessionResponse{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[39]
+	mi := &file_gradwire_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4480,7 +4545,7 @@ func (x *EndSessionResponse) String() string {
 func (*EndSessionResponse) ProtoMessage() {}
 
 func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[39]
+	mi := &file_gradwire_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4493,7 +4558,7 @@ func (x *EndSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndSessionResponse.ProtoReflect.Descriptor instead.
 func (*EndSessionResponse) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{39}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *EndSessionResponse) GetFreedBytes() uint64 {
@@ -4546,7 +4611,7 @@ type OpSchema struct {
 
 func (x *OpSchema) Reset() {
 	*x = OpSchema{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[40]
+	mi := &file_gradwire_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4558,7 +4623,7 @@ func (x *OpSchema) String() string {
 func (*OpSchema) ProtoMessage() {}
 
 func (x *OpSchema) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[40]
+	mi := &file_gradwire_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4571,7 +4636,7 @@ func (x *OpSchema) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use OpSchema.ProtoReflect.Descriptor instead.
 func (*OpSchema) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{40}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *OpSchema) GetName() string {
@@ -4703,7 +4768,7 @@ type Overload struct {
 
 func (x *Overload) Reset() {
 	*x = Overload{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[41]
+	mi := &file_gradwire_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4715,7 +4780,7 @@ func (x *Overload) String() string {
 func (*Overload) ProtoMessage() {}
 
 func (x *Overload) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[41]
+	mi := &file_gradwire_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4728,7 +4793,7 @@ func (x *Overload) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Overload.ProtoReflect.Descriptor instead.
 func (*Overload) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{41}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *Overload) GetName() string {
@@ -4784,7 +4849,7 @@ type Parameter struct {
 
 func (x *Parameter) Reset() {
 	*x = Parameter{}
-	mi := &file_gradwire_v1_service_proto_msgTypes[42]
+	mi := &file_gradwire_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4796,7 +4861,7 @@ func (x *Parameter) String() string {
 func (*Parameter) ProtoMessage() {}
 
 func (x *Parameter) ProtoReflect() protoreflect.Message {
-	mi := &file_gradwire_v1_service_proto_msgTypes[42]
+	mi := &file_gradwire_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4809,7 +4874,7 @@ func (x *Parameter) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Parameter.ProtoReflect.Descriptor instead.
 func (*Parameter) Descriptor() ([]byte, []int) {
-	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{42}
+	return file_gradwire_v1_service_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *Parameter) GetName() string {
@@ -5048,7 +5113,7 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"collective\x18K \x01(\v2\x1f.gradwire.v1.CollectiveResponseH\x00R\n" +
 	"collective\x12E\n" +
 	"\fset_counters\x18M \x01(\v2 .gradwire.v1.SetCountersResponseH\x00R\vsetCountersB\b\n" +
-	"\x06resultJ\x04\b/\x10<\"\x9f\x02\n" +
+	"\x06resultJ\x04\b/\x10<\"\xd0\x02\n" +
 	"\vRunResponse\x12-\n" +
 	"\aresults\x18\x01 \x03(\v2\x13.gradwire.v1.ResultR\aresults\x12\x1f\n" +
 	"\vapplied_seq\x18\x02 \x01(\x04R\n" +
@@ -5056,9 +5121,14 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\vdurable_seq\x18\x03 \x01(\x04R\n" +
 	"durableSeq\x12\x14\n" +
 	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12#\n" +
-	"\rdropped_hooks\x18\x05 \x03(\x06R\fdroppedHooks\x12.\n" +
+	"\rdropped_hooks\x18\x05 \x03(\x06R\fdroppedHooks\x12/\n" +
+	"\x06joined\x18\x06 \x01(\v2\x17.gradwire.v1.JoinedStepR\x06joined\x12.\n" +
 	"\atimings\x18  \x01(\v2\x14.gradwire.v1.TimingsR\atimings\x12.\n" +
-	"\bop_times\x18! \x03(\v2\x13.gradwire.v1.OpTimeR\aopTimesJ\x04\b\x10\x10 \"\x84\x01\n" +
+	"\bop_times\x18! \x03(\v2\x13.gradwire.v1.OpTimeR\aopTimesJ\x04\b\x10\x10 \"B\n" +
+	"\n" +
+	"JoinedStep\x12\x1a\n" +
+	"\bcommands\x18\x01 \x01(\rR\bcommands\x12\x18\n" +
+	"\aseconds\x18\x02 \x01(\x01R\aseconds\"\x84\x01\n" +
 	"\aTimings\x12#\n" +
 	"\rqueue_seconds\x18\x01 \x01(\x01R\fqueueSeconds\x12'\n" +
 	"\x0fcompute_seconds\x18\x02 \x01(\x01R\x0ecomputeSeconds\x12+\n" +
@@ -5364,7 +5434,7 @@ func file_gradwire_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_gradwire_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_gradwire_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_gradwire_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_gradwire_v1_service_proto_goTypes = []any{
 	(ViewKind)(0),                   // 0: gradwire.v1.ViewKind
 	(ParameterKind)(0),              // 1: gradwire.v1.ParameterKind
@@ -5380,313 +5450,315 @@ var file_gradwire_v1_service_proto_goTypes = []any{
 	(*RunRequest)(nil),              // 11: gradwire.v1.RunRequest
 	(*Result)(nil),                  // 12: gradwire.v1.Result
 	(*RunResponse)(nil),             // 13: gradwire.v1.RunResponse
-	(*Timings)(nil),                 // 14: gradwire.v1.Timings
-	(*StreamRequest)(nil),           // 15: gradwire.v1.StreamRequest
-	(*StreamAttach)(nil),            // 16: gradwire.v1.StreamAttach
-	(*StreamAcknowledge)(nil),       // 17: gradwire.v1.StreamAcknowledge
-	(*StreamResponse)(nil),          // 18: gradwire.v1.StreamResponse
-	(*StreamAttached)(nil),          // 19: gradwire.v1.StreamAttached
-	(*UploadRequest)(nil),           // 20: gradwire.v1.UploadRequest
-	(*UploadStart)(nil),             // 21: gradwire.v1.UploadStart
-	(*UploadResponse)(nil),          // 22: gradwire.v1.UploadResponse
-	(*DownloadRequest)(nil),         // 23: gradwire.v1.DownloadRequest
-	(*DownloadResponse)(nil),        // 24: gradwire.v1.DownloadResponse
-	(*ShareRequest)(nil),            // 25: gradwire.v1.ShareRequest
-	(*ShareResponse)(nil),           // 26: gradwire.v1.ShareResponse
-	(*Ring)(nil),                    // 27: gradwire.v1.Ring
-	(*CancelRequest)(nil),           // 28: gradwire.v1.CancelRequest
-	(*CancelResponse)(nil),          // 29: gradwire.v1.CancelResponse
-	(*ServerInfoRequest)(nil),       // 30: gradwire.v1.ServerInfoRequest
-	(*ServerInfoResponse)(nil),      // 31: gradwire.v1.ServerInfoResponse
-	(*Device)(nil),                  // 32: gradwire.v1.Device
-	(*ListOpsRequest)(nil),          // 33: gradwire.v1.ListOpsRequest
-	(*ListOpsResponse)(nil),         // 34: gradwire.v1.ListOpsResponse
-	(*ListSessionsRequest)(nil),     // 35: gradwire.v1.ListSessionsRequest
-	(*ListSessionsResponse)(nil),    // 36: gradwire.v1.ListSessionsResponse
-	(*ClusterNode)(nil),             // 37: gradwire.v1.ClusterNode
-	(*SessionSummary)(nil),          // 38: gradwire.v1.SessionSummary
-	(*StoredSession)(nil),           // 39: gradwire.v1.StoredSession
-	(*EndSessionRequest)(nil),       // 40: gradwire.v1.EndSessionRequest
-	(*EndSessionResponse)(nil),      // 41: gradwire.v1.EndSessionResponse
-	(*OpSchema)(nil),                // 42: gradwire.v1.OpSchema
-	(*Overload)(nil),                // 43: gradwire.v1.Overload
-	(*Parameter)(nil),               // 44: gradwire.v1.Parameter
-	nil,                             // 45: gradwire.v1.ServerInfoResponse.BuildEntry
-	(*RestoredTensor)(nil),          // 46: gradwire.v1.RestoredTensor
-	(*CreateRequest)(nil),           // 47: gradwire.v1.CreateRequest
-	(*OpRequest)(nil),               // 48: gradwire.v1.OpRequest
-	(*BackwardRequest)(nil),         // 49: gradwire.v1.BackwardRequest
-	(*RetainGradRequest)(nil),       // 50: gradwire.v1.RetainGradRequest
-	(*GradRequest)(nil),             // 51: gradwire.v1.GradRequest
-	(*GradientsRequest)(nil),        // 52: gradwire.v1.GradientsRequest
-	(*SetGradRequest)(nil),          // 53: gradwire.v1.SetGradRequest
-	(*SetRequiresGradRequest)(nil),  // 54: gradwire.v1.SetRequiresGradRequest
-	(*SetDataRequest)(nil),          // 55: gradwire.v1.SetDataRequest
-	(*ManualSeedRequest)(nil),       // 56: gradwire.v1.ManualSeedRequest
-	(*DescribeRequest)(nil),         // 57: gradwire.v1.DescribeRequest
-	(*ReadRequest)(nil),             // 58: gradwire.v1.ReadRequest
-	(*ReleaseRequest)(nil),          // 59: gradwire.v1.ReleaseRequest
-	(*GraphRequest)(nil),            // 60: gradwire.v1.GraphRequest
-	(*Calls)(nil),                   // 61: gradwire.v1.Calls
-	(*Prepare)(nil),                 // 62: gradwire.v1.Prepare
-	(*RegisterProgramRequest)(nil),  // 63: gradwire.v1.RegisterProgramRequest
-	(*RunProgramRequest)(nil),       // 64: gradwire.v1.RunProgramRequest
-	(*RegisterHookRequest)(nil),     // 65: gradwire.v1.RegisterHookRequest
-	(*RemoveHookRequest)(nil),       // 66: gradwire.v1.RemoveHookRequest
-	(*ResumeBackwardRequest)(nil),   // 67: gradwire.v1.ResumeBackwardRequest
-	(*RecordFunctionRequest)(nil),   // 68: gradwire.v1.RecordFunctionRequest
-	(*CheckpointRequest)(nil),       // 69: gradwire.v1.CheckpointRequest
-	(*NameEdgeRequest)(nil),         // 70: gradwire.v1.NameEdgeRequest
-	(*PackSavedRequest)(nil),        // 71: gradwire.v1.PackSavedRequest
-	(*SavedValueRequest)(nil),       // 72: gradwire.v1.SavedValueRequest
-	(*LoadProgramRequest)(nil),      // 73: gradwire.v1.LoadProgramRequest
-	(*SaveProgramRequest)(nil),      // 74: gradwire.v1.SaveProgramRequest
-	(*CollectiveRequest)(nil),       // 75: gradwire.v1.CollectiveRequest
-	(*SetCountersRequest)(nil),      // 76: gradwire.v1.SetCountersRequest
-	(*Error)(nil),                   // 77: gradwire.v1.Error
-	(*CreateResponse)(nil),          // 78: gradwire.v1.CreateResponse
-	(*OpResponse)(nil),              // 79: gradwire.v1.OpResponse
-	(*BackwardResponse)(nil),        // 80: gradwire.v1.BackwardResponse
-	(*RetainGradResponse)(nil),      // 81: gradwire.v1.RetainGradResponse
-	(*GradResponse)(nil),            // 82: gradwire.v1.GradResponse
-	(*GradientsResponse)(nil),       // 83: gradwire.v1.GradientsResponse
-	(*SetGradResponse)(nil),         // 84: gradwire.v1.SetGradResponse
-	(*SetRequiresGradResponse)(nil), // 85: gradwire.v1.SetRequiresGradResponse
-	(*SetDataResponse)(nil),         // 86: gradwire.v1.SetDataResponse
-	(*ManualSeedResponse)(nil),      // 87: gradwire.v1.ManualSeedResponse
-	(*DescribeResponse)(nil),        // 88: gradwire.v1.DescribeResponse
-	(*ReadResponse)(nil),            // 89: gradwire.v1.ReadResponse
-	(*ReleaseResponse)(nil),         // 90: gradwire.v1.ReleaseResponse
-	(*GraphResponse)(nil),           // 91: gradwire.v1.GraphResponse
-	(*PrepareResponse)(nil),         // 92: gradwire.v1.PrepareResponse
-	(*RegisterProgramResponse)(nil), // 93: gradwire.v1.RegisterProgramResponse
-	(*RunProgramResponse)(nil),      // 94: gradwire.v1.RunProgramResponse
-	(*RegisterHookResponse)(nil),    // 95: gradwire.v1.RegisterHookResponse
-	(*RemoveHookResponse)(nil),      // 96: gradwire.v1.RemoveHookResponse
-	(*ResumeBackwardResponse)(nil),  // 97: gradwire.v1.ResumeBackwardResponse
-	(*RecordFunctionResponse)(nil),  // 98: gradwire.v1.RecordFunctionResponse
-	(*CheckpointResponse)(nil),      // 99: gradwire.v1.CheckpointResponse
-	(*NameEdgeResponse)(nil),        // 100: gradwire.v1.NameEdgeResponse
-	(*PackSavedResponse)(nil),       // 101: gradwire.v1.PackSavedResponse
-	(*SavedValueResponse)(nil),      // 102: gradwire.v1.SavedValueResponse
-	(*LoadProgramResponse)(nil),     // 103: gradwire.v1.LoadProgramResponse
-	(*SaveProgramResponse)(nil),     // 104: gradwire.v1.SaveProgramResponse
-	(*CollectiveResponse)(nil),      // 105: gradwire.v1.CollectiveResponse
-	(*SetCountersResponse)(nil),     // 106: gradwire.v1.SetCountersResponse
-	(*OpTime)(nil),                  // 107: gradwire.v1.OpTime
-	(Dtype)(0),                      // 108: gradwire.v1.Dtype
-	(*Argument)(nil),                // 109: gradwire.v1.Argument
-	(*SaveSessionRequest)(nil),      // 110: gradwire.v1.SaveSessionRequest
-	(*RestoreSessionRequest)(nil),   // 111: gradwire.v1.RestoreSessionRequest
-	(*ListSnapshotsRequest)(nil),    // 112: gradwire.v1.ListSnapshotsRequest
-	(*DeleteSnapshotRequest)(nil),   // 113: gradwire.v1.DeleteSnapshotRequest
-	(*SaveFileRequest)(nil),         // 114: gradwire.v1.SaveFileRequest
-	(*LoadFileRequest)(nil),         // 115: gradwire.v1.LoadFileRequest
-	(*ListFilesRequest)(nil),        // 116: gradwire.v1.ListFilesRequest
-	(*DeleteFileRequest)(nil),       // 117: gradwire.v1.DeleteFileRequest
-	(*SaveSessionResponse)(nil),     // 118: gradwire.v1.SaveSessionResponse
-	(*ListSnapshotsResponse)(nil),   // 119: gradwire.v1.ListSnapshotsResponse
-	(*DeleteSnapshotResponse)(nil),  // 120: gradwire.v1.DeleteSnapshotResponse
-	(*SaveFileResponse)(nil),        // 121: gradwire.v1.SaveFileResponse
-	(*LoadFileResponse)(nil),        // 122: gradwire.v1.LoadFileResponse
-	(*ListFilesResponse)(nil),       // 123: gradwire.v1.ListFilesResponse
-	(*DeleteFileResponse)(nil),      // 124: gradwire.v1.DeleteFileResponse
+	(*JoinedStep)(nil),              // 14: gradwire.v1.JoinedStep
+	(*Timings)(nil),                 // 15: gradwire.v1.Timings
+	(*StreamRequest)(nil),           // 16: gradwire.v1.StreamRequest
+	(*StreamAttach)(nil),            // 17: gradwire.v1.StreamAttach
+	(*StreamAcknowledge)(nil),       // 18: gradwire.v1.StreamAcknowledge
+	(*StreamResponse)(nil),          // 19: gradwire.v1.StreamResponse
+	(*StreamAttached)(nil),          // 20: gradwire.v1.StreamAttached
+	(*UploadRequest)(nil),           // 21: gradwire.v1.UploadRequest
+	(*UploadStart)(nil),             // 22: gradwire.v1.UploadStart
+	(*UploadResponse)(nil),          // 23: gradwire.v1.UploadResponse
+	(*DownloadRequest)(nil),         // 24: gradwire.v1.DownloadRequest
+	(*DownloadResponse)(nil),        // 25: gradwire.v1.DownloadResponse
+	(*ShareRequest)(nil),            // 26: gradwire.v1.ShareRequest
+	(*ShareResponse)(nil),           // 27: gradwire.v1.ShareResponse
+	(*Ring)(nil),                    // 28: gradwire.v1.Ring
+	(*CancelRequest)(nil),           // 29: gradwire.v1.CancelRequest
+	(*CancelResponse)(nil),          // 30: gradwire.v1.CancelResponse
+	(*ServerInfoRequest)(nil),       // 31: gradwire.v1.ServerInfoRequest
+	(*ServerInfoResponse)(nil),      // 32: gradwire.v1.ServerInfoResponse
+	(*Device)(nil),                  // 33: gradwire.v1.Device
+	(*ListOpsRequest)(nil),          // 34: gradwire.v1.ListOpsRequest
+	(*ListOpsResponse)(nil),         // 35: gradwire.v1.ListOpsResponse
+	(*ListSessionsRequest)(nil),     // 36: gradwire.v1.ListSessionsRequest
+	(*ListSessionsResponse)(nil),    // 37: gradwire.v1.ListSessionsResponse
+	(*ClusterNode)(nil),             // 38: gradwire.v1.ClusterNode
+	(*SessionSummary)(nil),          // 39: gradwire.v1.SessionSummary
+	(*StoredSession)(nil),           // 40: gradwire.v1.StoredSession
+	(*EndSessionRequest)(nil),       // 41: gradwire.v1.EndSessionRequest
+	(*EndSessionResponse)(nil),      // 42: gradwire.v1.EndSessionResponse
+	(*OpSchema)(nil),                // 43: gradwire.v1.OpSchema
+	(*Overload)(nil),                // 44: gradwire.v1.Overload
+	(*Parameter)(nil),               // 45: gradwire.v1.Parameter
+	nil,                             // 46: gradwire.v1.ServerInfoResponse.BuildEntry
+	(*RestoredTensor)(nil),          // 47: gradwire.v1.RestoredTensor
+	(*CreateRequest)(nil),           // 48: gradwire.v1.CreateRequest
+	(*OpRequest)(nil),               // 49: gradwire.v1.OpRequest
+	(*BackwardRequest)(nil),         // 50: gradwire.v1.BackwardRequest
+	(*RetainGradRequest)(nil),       // 51: gradwire.v1.RetainGradRequest
+	(*GradRequest)(nil),             // 52: gradwire.v1.GradRequest
+	(*GradientsRequest)(nil),        // 53: gradwire.v1.GradientsRequest
+	(*SetGradRequest)(nil),          // 54: gradwire.v1.SetGradRequest
+	(*SetRequiresGradRequest)(nil),  // 55: gradwire.v1.SetRequiresGradRequest
+	(*SetDataRequest)(nil),          // 56: gradwire.v1.SetDataRequest
+	(*ManualSeedRequest)(nil),       // 57: gradwire.v1.ManualSeedRequest
+	(*DescribeRequest)(nil),         // 58: gradwire.v1.DescribeRequest
+	(*ReadRequest)(nil),             // 59: gradwire.v1.ReadRequest
+	(*ReleaseRequest)(nil),          // 60: gradwire.v1.ReleaseRequest
+	(*GraphRequest)(nil),            // 61: gradwire.v1.GraphRequest
+	(*Calls)(nil),                   // 62: gradwire.v1.Calls
+	(*Prepare)(nil),                 // 63: gradwire.v1.Prepare
+	(*RegisterProgramRequest)(nil),  // 64: gradwire.v1.RegisterProgramRequest
+	(*RunProgramRequest)(nil),       // 65: gradwire.v1.RunProgramRequest
+	(*RegisterHookRequest)(nil),     // 66: gradwire.v1.RegisterHookRequest
+	(*RemoveHookRequest)(nil),       // 67: gradwire.v1.RemoveHookRequest
+	(*ResumeBackwardRequest)(nil),   // 68: gradwire.v1.ResumeBackwardRequest
+	(*RecordFunctionRequest)(nil),   // 69: gradwire.v1.RecordFunctionRequest
+	(*CheckpointRequest)(nil),       // 70: gradwire.v1.CheckpointRequest
+	(*NameEdgeRequest)(nil),         // 71: gradwire.v1.NameEdgeRequest
+	(*PackSavedRequest)(nil),        // 72: gradwire.v1.PackSavedRequest
+	(*SavedValueRequest)(nil),       // 73: gradwire.v1.SavedValueRequest
+	(*LoadProgramRequest)(nil),      // 74: gradwire.v1.LoadProgramRequest
+	(*SaveProgramRequest)(nil),      // 75: gradwire.v1.SaveProgramRequest
+	(*CollectiveRequest)(nil),       // 76: gradwire.v1.CollectiveRequest
+	(*SetCountersRequest)(nil),      // 77: gradwire.v1.SetCountersRequest
+	(*Error)(nil),                   // 78: gradwire.v1.Error
+	(*CreateResponse)(nil),          // 79: gradwire.v1.CreateResponse
+	(*OpResponse)(nil),              // 80: gradwire.v1.OpResponse
+	(*BackwardResponse)(nil),        // 81: gradwire.v1.BackwardResponse
+	(*RetainGradResponse)(nil),      // 82: gradwire.v1.RetainGradResponse
+	(*GradResponse)(nil),            // 83: gradwire.v1.GradResponse
+	(*GradientsResponse)(nil),       // 84: gradwire.v1.GradientsResponse
+	(*SetGradResponse)(nil),         // 85: gradwire.v1.SetGradResponse
+	(*SetRequiresGradResponse)(nil), // 86: gradwire.v1.SetRequiresGradResponse
+	(*SetDataResponse)(nil),         // 87: gradwire.v1.SetDataResponse
+	(*ManualSeedResponse)(nil),      // 88: gradwire.v1.ManualSeedResponse
+	(*DescribeResponse)(nil),        // 89: gradwire.v1.DescribeResponse
+	(*ReadResponse)(nil),            // 90: gradwire.v1.ReadResponse
+	(*ReleaseResponse)(nil),         // 91: gradwire.v1.ReleaseResponse
+	(*GraphResponse)(nil),           // 92: gradwire.v1.GraphResponse
+	(*PrepareResponse)(nil),         // 93: gradwire.v1.PrepareResponse
+	(*RegisterProgramResponse)(nil), // 94: gradwire.v1.RegisterProgramResponse
+	(*RunProgramResponse)(nil),      // 95: gradwire.v1.RunProgramResponse
+	(*RegisterHookResponse)(nil),    // 96: gradwire.v1.RegisterHookResponse
+	(*RemoveHookResponse)(nil),      // 97: gradwire.v1.RemoveHookResponse
+	(*ResumeBackwardResponse)(nil),  // 98: gradwire.v1.ResumeBackwardResponse
+	(*RecordFunctionResponse)(nil),  // 99: gradwire.v1.RecordFunctionResponse
+	(*CheckpointResponse)(nil),      // 100: gradwire.v1.CheckpointResponse
+	(*NameEdgeResponse)(nil),        // 101: gradwire.v1.NameEdgeResponse
+	(*PackSavedResponse)(nil),       // 102: gradwire.v1.PackSavedResponse
+	(*SavedValueResponse)(nil),      // 103: gradwire.v1.SavedValueResponse
+	(*LoadProgramResponse)(nil),     // 104: gradwire.v1.LoadProgramResponse
+	(*SaveProgramResponse)(nil),     // 105: gradwire.v1.SaveProgramResponse
+	(*CollectiveResponse)(nil),      // 106: gradwire.v1.CollectiveResponse
+	(*SetCountersResponse)(nil),     // 107: gradwire.v1.SetCountersResponse
+	(*OpTime)(nil),                  // 108: gradwire.v1.OpTime
+	(Dtype)(0),                      // 109: gradwire.v1.Dtype
+	(*Argument)(nil),                // 110: gradwire.v1.Argument
+	(*SaveSessionRequest)(nil),      // 111: gradwire.v1.SaveSessionRequest
+	(*RestoreSessionRequest)(nil),   // 112: gradwire.v1.RestoreSessionRequest
+	(*ListSnapshotsRequest)(nil),    // 113: gradwire.v1.ListSnapshotsRequest
+	(*DeleteSnapshotRequest)(nil),   // 114: gradwire.v1.DeleteSnapshotRequest
+	(*SaveFileRequest)(nil),         // 115: gradwire.v1.SaveFileRequest
+	(*LoadFileRequest)(nil),         // 116: gradwire.v1.LoadFileRequest
+	(*ListFilesRequest)(nil),        // 117: gradwire.v1.ListFilesRequest
+	(*DeleteFileRequest)(nil),       // 118: gradwire.v1.DeleteFileRequest
+	(*SaveSessionResponse)(nil),     // 119: gradwire.v1.SaveSessionResponse
+	(*ListSnapshotsResponse)(nil),   // 120: gradwire.v1.ListSnapshotsResponse
+	(*DeleteSnapshotResponse)(nil),  // 121: gradwire.v1.DeleteSnapshotResponse
+	(*SaveFileResponse)(nil),        // 122: gradwire.v1.SaveFileResponse
+	(*LoadFileResponse)(nil),        // 123: gradwire.v1.LoadFileResponse
+	(*ListFilesResponse)(nil),       // 124: gradwire.v1.ListFilesResponse
+	(*DeleteFileResponse)(nil),      // 125: gradwire.v1.DeleteFileResponse
 }
 var file_gradwire_v1_service_proto_depIdxs = []int32{
 	5,   // 0: gradwire.v1.OpenSessionResponse.limits:type_name -> gradwire.v1.Limits
 	3,   // 1: gradwire.v1.RestoreSessionResponse.session:type_name -> gradwire.v1.OpenSessionResponse
-	46,  // 2: gradwire.v1.RestoreSessionResponse.tensors:type_name -> gradwire.v1.RestoredTensor
-	47,  // 3: gradwire.v1.Command.create:type_name -> gradwire.v1.CreateRequest
-	48,  // 4: gradwire.v1.Command.op:type_name -> gradwire.v1.OpRequest
-	49,  // 5: gradwire.v1.Command.backward:type_name -> gradwire.v1.BackwardRequest
-	50,  // 6: gradwire.v1.Command.retain_grad:type_name -> gradwire.v1.RetainGradRequest
-	51,  // 7: gradwire.v1.Command.grad:type_name -> gradwire.v1.GradRequest
-	52,  // 8: gradwire.v1.Command.gradients:type_name -> gradwire.v1.GradientsRequest
-	53,  // 9: gradwire.v1.Command.set_grad:type_name -> gradwire.v1.SetGradRequest
-	54,  // 10: gradwire.v1.Command.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradRequest
-	55,  // 11: gradwire.v1.Command.set_data:type_name -> gradwire.v1.SetDataRequest
-	56,  // 12: gradwire.v1.Command.manual_seed:type_name -> gradwire.v1.ManualSeedRequest
-	57,  // 13: gradwire.v1.Command.describe:type_name -> gradwire.v1.DescribeRequest
-	58,  // 14: gradwire.v1.Command.read:type_name -> gradwire.v1.ReadRequest
-	59,  // 15: gradwire.v1.Command.release:type_name -> gradwire.v1.ReleaseRequest
-	60,  // 16: gradwire.v1.Command.graph:type_name -> gradwire.v1.GraphRequest
-	61,  // 17: gradwire.v1.Command.calls:type_name -> gradwire.v1.Calls
-	62,  // 18: gradwire.v1.Command.prepare:type_name -> gradwire.v1.Prepare
-	63,  // 19: gradwire.v1.Command.register_program:type_name -> gradwire.v1.RegisterProgramRequest
-	64,  // 20: gradwire.v1.Command.run_program:type_name -> gradwire.v1.RunProgramRequest
-	65,  // 21: gradwire.v1.Command.register_hook:type_name -> gradwire.v1.RegisterHookRequest
-	66,  // 22: gradwire.v1.Command.remove_hook:type_name -> gradwire.v1.RemoveHookRequest
-	67,  // 23: gradwire.v1.Command.resume_backward:type_name -> gradwire.v1.ResumeBackwardRequest
-	68,  // 24: gradwire.v1.Command.record_function:type_name -> gradwire.v1.RecordFunctionRequest
-	69,  // 25: gradwire.v1.Command.checkpoint:type_name -> gradwire.v1.CheckpointRequest
-	70,  // 26: gradwire.v1.Command.name_edge:type_name -> gradwire.v1.NameEdgeRequest
-	71,  // 27: gradwire.v1.Command.pack_saved:type_name -> gradwire.v1.PackSavedRequest
-	72,  // 28: gradwire.v1.Command.saved_value:type_name -> gradwire.v1.SavedValueRequest
-	73,  // 29: gradwire.v1.Command.load_program:type_name -> gradwire.v1.LoadProgramRequest
-	74,  // 30: gradwire.v1.Command.save_program:type_name -> gradwire.v1.SaveProgramRequest
-	75,  // 31: gradwire.v1.Command.collective:type_name -> gradwire.v1.CollectiveRequest
-	76,  // 32: gradwire.v1.Command.set_counters:type_name -> gradwire.v1.SetCountersRequest
+	47,  // 2: gradwire.v1.RestoreSessionResponse.tensors:type_name -> gradwire.v1.RestoredTensor
+	48,  // 3: gradwire.v1.Command.create:type_name -> gradwire.v1.CreateRequest
+	49,  // 4: gradwire.v1.Command.op:type_name -> gradwire.v1.OpRequest
+	50,  // 5: gradwire.v1.Command.backward:type_name -> gradwire.v1.BackwardRequest
+	51,  // 6: gradwire.v1.Command.retain_grad:type_name -> gradwire.v1.RetainGradRequest
+	52,  // 7: gradwire.v1.Command.grad:type_name -> gradwire.v1.GradRequest
+	53,  // 8: gradwire.v1.Command.gradients:type_name -> gradwire.v1.GradientsRequest
+	54,  // 9: gradwire.v1.Command.set_grad:type_name -> gradwire.v1.SetGradRequest
+	55,  // 10: gradwire.v1.Command.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradRequest
+	56,  // 11: gradwire.v1.Command.set_data:type_name -> gradwire.v1.SetDataRequest
+	57,  // 12: gradwire.v1.Command.manual_seed:type_name -> gradwire.v1.ManualSeedRequest
+	58,  // 13: gradwire.v1.Command.describe:type_name -> gradwire.v1.DescribeRequest
+	59,  // 14: gradwire.v1.Command.read:type_name -> gradwire.v1.ReadRequest
+	60,  // 15: gradwire.v1.Command.release:type_name -> gradwire.v1.ReleaseRequest
+	61,  // 16: gradwire.v1.Command.graph:type_name -> gradwire.v1.GraphRequest
+	62,  // 17: gradwire.v1.Command.calls:type_name -> gradwire.v1.Calls
+	63,  // 18: gradwire.v1.Command.prepare:type_name -> gradwire.v1.Prepare
+	64,  // 19: gradwire.v1.Command.register_program:type_name -> gradwire.v1.RegisterProgramRequest
+	65,  // 20: gradwire.v1.Command.run_program:type_name -> gradwire.v1.RunProgramRequest
+	66,  // 21: gradwire.v1.Command.register_hook:type_name -> gradwire.v1.RegisterHookRequest
+	67,  // 22: gradwire.v1.Command.remove_hook:type_name -> gradwire.v1.RemoveHookRequest
+	68,  // 23: gradwire.v1.Command.resume_backward:type_name -> gradwire.v1.ResumeBackwardRequest
+	69,  // 24: gradwire.v1.Command.record_function:type_name -> gradwire.v1.RecordFunctionRequest
+	70,  // 25: gradwire.v1.Command.checkpoint:type_name -> gradwire.v1.CheckpointRequest
+	71,  // 26: gradwire.v1.Command.name_edge:type_name -> gradwire.v1.NameEdgeRequest
+	72,  // 27: gradwire.v1.Command.pack_saved:type_name -> gradwire.v1.PackSavedRequest
+	73,  // 28: gradwire.v1.Command.saved_value:type_name -> gradwire.v1.SavedValueRequest
+	74,  // 29: gradwire.v1.Command.load_program:type_name -> gradwire.v1.LoadProgramRequest
+	75,  // 30: gradwire.v1.Command.save_program:type_name -> gradwire.v1.SaveProgramRequest
+	76,  // 31: gradwire.v1.Command.collective:type_name -> gradwire.v1.CollectiveRequest
+	77,  // 32: gradwire.v1.Command.set_counters:type_name -> gradwire.v1.SetCountersRequest
 	10,  // 33: gradwire.v1.RunRequest.commands:type_name -> gradwire.v1.Command
-	77,  // 34: gradwire.v1.Result.error:type_name -> gradwire.v1.Error
-	78,  // 35: gradwire.v1.Result.create:type_name -> gradwire.v1.CreateResponse
-	79,  // 36: gradwire.v1.Result.op:type_name -> gradwire.v1.OpResponse
-	80,  // 37: gradwire.v1.Result.backward:type_name -> gradwire.v1.BackwardResponse
-	81,  // 38: gradwire.v1.Result.retain_grad:type_name -> gradwire.v1.RetainGradResponse
-	82,  // 39: gradwire.v1.Result.grad:type_name -> gradwire.v1.GradResponse
-	83,  // 40: gradwire.v1.Result.gradients:type_name -> gradwire.v1.GradientsResponse
-	84,  // 41: gradwire.v1.Result.set_grad:type_name -> gradwire.v1.SetGradResponse
-	85,  // 42: gradwire.v1.Result.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradResponse
-	86,  // 43: gradwire.v1.Result.set_data:type_name -> gradwire.v1.SetDataResponse
-	87,  // 44: gradwire.v1.Result.manual_seed:type_name -> gradwire.v1.ManualSeedResponse
-	88,  // 45: gradwire.v1.Result.describe:type_name -> gradwire.v1.DescribeResponse
-	89,  // 46: gradwire.v1.Result.read:type_name -> gradwire.v1.ReadResponse
-	90,  // 47: gradwire.v1.Result.release:type_name -> gradwire.v1.ReleaseResponse
-	91,  // 48: gradwire.v1.Result.graph:type_name -> gradwire.v1.GraphResponse
-	92,  // 49: gradwire.v1.Result.prepare:type_name -> gradwire.v1.PrepareResponse
-	93,  // 50: gradwire.v1.Result.register_program:type_name -> gradwire.v1.RegisterProgramResponse
-	94,  // 51: gradwire.v1.Result.run_program:type_name -> gradwire.v1.RunProgramResponse
-	95,  // 52: gradwire.v1.Result.register_hook:type_name -> gradwire.v1.RegisterHookResponse
-	96,  // 53: gradwire.v1.Result.remove_hook:type_name -> gradwire.v1.RemoveHookResponse
-	97,  // 54: gradwire.v1.Result.resume_backward:type_name -> gradwire.v1.ResumeBackwardResponse
-	98,  // 55: gradwire.v1.Result.record_function:type_name -> gradwire.v1.RecordFunctionResponse
-	99,  // 56: gradwire.v1.Result.checkpoint:type_name -> gradwire.v1.CheckpointResponse
-	100, // 57: gradwire.v1.Result.name_edge:type_name -> gradwire.v1.NameEdgeResponse
-	101, // 58: gradwire.v1.Result.pack_saved:type_name -> gradwire.v1.PackSavedResponse
-	102, // 59: gradwire.v1.Result.saved_value:type_name -> gradwire.v1.SavedValueResponse
-	103, // 60: gradwire.v1.Result.load_program:type_name -> gradwire.v1.LoadProgramResponse
-	104, // 61: gradwire.v1.Result.save_program:type_name -> gradwire.v1.SaveProgramResponse
-	105, // 62: gradwire.v1.Result.collective:type_name -> gradwire.v1.CollectiveResponse
-	106, // 63: gradwire.v1.Result.set_counters:type_name -> gradwire.v1.SetCountersResponse
+	78,  // 34: gradwire.v1.Result.error:type_name -> gradwire.v1.Error
+	79,  // 35: gradwire.v1.Result.create:type_name -> gradwire.v1.CreateResponse
+	80,  // 36: gradwire.v1.Result.op:type_name -> gradwire.v1.OpResponse
+	81,  // 37: gradwire.v1.Result.backward:type_name -> gradwire.v1.BackwardResponse
+	82,  // 38: gradwire.v1.Result.retain_grad:type_name -> gradwire.v1.RetainGradResponse
+	83,  // 39: gradwire.v1.Result.grad:type_name -> gradwire.v1.GradResponse
+	84,  // 40: gradwire.v1.Result.gradients:type_name -> gradwire.v1.GradientsResponse
+	85,  // 41: gradwire.v1.Result.set_grad:type_name -> gradwire.v1.SetGradResponse
+	86,  // 42: gradwire.v1.Result.set_requires_grad:type_name -> gradwire.v1.SetRequiresGradResponse
+	87,  // 43: gradwire.v1.Result.set_data:type_name -> gradwire.v1.SetDataResponse
+	88,  // 44: gradwire.v1.Result.manual_seed:type_name -> gradwire.v1.ManualSeedResponse
+	89,  // 45: gradwire.v1.Result.describe:type_name -> gradwire.v1.DescribeResponse
+	90,  // 46: gradwire.v1.Result.read:type_name -> gradwire.v1.ReadResponse
+	91,  // 47: gradwire.v1.Result.release:type_name -> gradwire.v1.ReleaseResponse
+	92,  // 48: gradwire.v1.Result.graph:type_name -> gradwire.v1.GraphResponse
+	93,  // 49: gradwire.v1.Result.prepare:type_name -> gradwire.v1.PrepareResponse
+	94,  // 50: gradwire.v1.Result.register_program:type_name -> gradwire.v1.RegisterProgramResponse
+	95,  // 51: gradwire.v1.Result.run_program:type_name -> gradwire.v1.RunProgramResponse
+	96,  // 52: gradwire.v1.Result.register_hook:type_name -> gradwire.v1.RegisterHookResponse
+	97,  // 53: gradwire.v1.Result.remove_hook:type_name -> gradwire.v1.RemoveHookResponse
+	98,  // 54: gradwire.v1.Result.resume_backward:type_name -> gradwire.v1.ResumeBackwardResponse
+	99,  // 55: gradwire.v1.Result.record_function:type_name -> gradwire.v1.RecordFunctionResponse
+	100, // 56: gradwire.v1.Result.checkpoint:type_name -> gradwire.v1.CheckpointResponse
+	101, // 57: gradwire.v1.Result.name_edge:type_name -> gradwire.v1.NameEdgeResponse
+	102, // 58: gradwire.v1.Result.pack_saved:type_name -> gradwire.v1.PackSavedResponse
+	103, // 59: gradwire.v1.Result.saved_value:type_name -> gradwire.v1.SavedValueResponse
+	104, // 60: gradwire.v1.Result.load_program:type_name -> gradwire.v1.LoadProgramResponse
+	105, // 61: gradwire.v1.Result.save_program:type_name -> gradwire.v1.SaveProgramResponse
+	106, // 62: gradwire.v1.Result.collective:type_name -> gradwire.v1.CollectiveResponse
+	107, // 63: gradwire.v1.Result.set_counters:type_name -> gradwire.v1.SetCountersResponse
 	12,  // 64: gradwire.v1.RunResponse.results:type_name -> gradwire.v1.Result
-	14,  // 65: gradwire.v1.RunResponse.timings:type_name -> gradwire.v1.Timings
-	107, // 66: gradwire.v1.RunResponse.op_times:type_name -> gradwire.v1.OpTime
-	16,  // 67: gradwire.v1.StreamRequest.attach:type_name -> gradwire.v1.StreamAttach
-	11,  // 68: gradwire.v1.StreamRequest.batch:type_name -> gradwire.v1.RunRequest
-	17,  // 69: gradwire.v1.StreamRequest.acknowledge:type_name -> gradwire.v1.StreamAcknowledge
-	19,  // 70: gradwire.v1.StreamResponse.attached:type_name -> gradwire.v1.StreamAttached
-	13,  // 71: gradwire.v1.StreamResponse.batch:type_name -> gradwire.v1.RunResponse
-	21,  // 72: gradwire.v1.UploadRequest.start:type_name -> gradwire.v1.UploadStart
-	21,  // 73: gradwire.v1.ShareRequest.upload:type_name -> gradwire.v1.UploadStart
-	23,  // 74: gradwire.v1.ShareRequest.download:type_name -> gradwire.v1.DownloadRequest
-	27,  // 75: gradwire.v1.ShareResponse.ring:type_name -> gradwire.v1.Ring
-	32,  // 76: gradwire.v1.ServerInfoResponse.devices:type_name -> gradwire.v1.Device
-	108, // 77: gradwire.v1.ServerInfoResponse.dtypes:type_name -> gradwire.v1.Dtype
-	5,   // 78: gradwire.v1.ServerInfoResponse.limits:type_name -> gradwire.v1.Limits
-	45,  // 79: gradwire.v1.ServerInfoResponse.build:type_name -> gradwire.v1.ServerInfoResponse.BuildEntry
-	42,  // 80: gradwire.v1.ListOpsResponse.ops:type_name -> gradwire.v1.OpSchema
-	38,  // 81: gradwire.v1.ListSessionsResponse.sessions:type_name -> gradwire.v1.SessionSummary
-	37,  // 82: gradwire.v1.ListSessionsResponse.nodes:type_name -> gradwire.v1.ClusterNode
-	39,  // 83: gradwire.v1.SessionSummary.stored:type_name -> gradwire.v1.StoredSession
-	44,  // 84: gradwire.v1.OpSchema.parameters:type_name -> gradwire.v1.Parameter
-	43,  // 85: gradwire.v1.OpSchema.overloads:type_name -> gradwire.v1.Overload
-	0,   // 86: gradwire.v1.OpSchema.view:type_name -> gradwire.v1.ViewKind
-	44,  // 87: gradwire.v1.Overload.parameters:type_name -> gradwire.v1.Parameter
-	1,   // 88: gradwire.v1.Parameter.kind:type_name -> gradwire.v1.ParameterKind
-	109, // 89: gradwire.v1.Parameter.default:type_name -> gradwire.v1.Argument
-	109, // 90: gradwire.v1.Parameter.fixed:type_name -> gradwire.v1.Argument
-	2,   // 91: gradwire.v1.AutogradService.OpenSession:input_type -> gradwire.v1.OpenSessionRequest
-	6,   // 92: gradwire.v1.AutogradService.KeepAlive:input_type -> gradwire.v1.KeepAliveRequest
-	8,   // 93: gradwire.v1.AutogradService.CloseSession:input_type -> gradwire.v1.CloseSessionRequest
-	47,  // 94: gradwire.v1.AutogradService.Create:input_type -> gradwire.v1.CreateRequest
-	48,  // 95: gradwire.v1.AutogradService.Op:input_type -> gradwire.v1.OpRequest
-	49,  // 96: gradwire.v1.AutogradService.Backward:input_type -> gradwire.v1.BackwardRequest
-	50,  // 97: gradwire.v1.AutogradService.RetainGrad:input_type -> gradwire.v1.RetainGradRequest
-	51,  // 98: gradwire.v1.AutogradService.Grad:input_type -> gradwire.v1.GradRequest
-	52,  // 99: gradwire.v1.AutogradService.Gradients:input_type -> gradwire.v1.GradientsRequest
-	53,  // 100: gradwire.v1.AutogradService.SetGrad:input_type -> gradwire.v1.SetGradRequest
-	54,  // 101: gradwire.v1.AutogradService.SetRequiresGrad:input_type -> gradwire.v1.SetRequiresGradRequest
-	55,  // 102: gradwire.v1.AutogradService.SetData:input_type -> gradwire.v1.SetDataRequest
-	56,  // 103: gradwire.v1.AutogradService.ManualSeed:input_type -> gradwire.v1.ManualSeedRequest
-	57,  // 104: gradwire.v1.AutogradService.Describe:input_type -> gradwire.v1.DescribeRequest
-	58,  // 105: gradwire.v1.AutogradService.Read:input_type -> gradwire.v1.ReadRequest
-	59,  // 106: gradwire.v1.AutogradService.Release:input_type -> gradwire.v1.ReleaseRequest
-	60,  // 107: gradwire.v1.AutogradService.Graph:input_type -> gradwire.v1.GraphRequest
-	20,  // 108: gradwire.v1.AutogradService.Upload:input_type -> gradwire.v1.UploadRequest
-	23,  // 109: gradwire.v1.AutogradService.Download:input_type -> gradwire.v1.DownloadRequest
-	25,  // 110: gradwire.v1.AutogradService.Share:input_type -> gradwire.v1.ShareRequest
-	11,  // 111: gradwire.v1.AutogradService.Run:input_type -> gradwire.v1.RunRequest
-	15,  // 112: gradwire.v1.AutogradService.Stream:input_type -> gradwire.v1.StreamRequest
-	63,  // 113: gradwire.v1.AutogradService.RegisterProgram:input_type -> gradwire.v1.RegisterProgramRequest
-	64,  // 114: gradwire.v1.AutogradService.RunProgram:input_type -> gradwire.v1.RunProgramRequest
-	73,  // 115: gradwire.v1.AutogradService.LoadProgram:input_type -> gradwire.v1.LoadProgramRequest
-	74,  // 116: gradwire.v1.AutogradService.SaveProgram:input_type -> gradwire.v1.SaveProgramRequest
-	65,  // 117: gradwire.v1.AutogradService.RegisterHook:input_type -> gradwire.v1.RegisterHookRequest
-	66,  // 118: gradwire.v1.AutogradService.RemoveHook:input_type -> gradwire.v1.RemoveHookRequest
-	67,  // 119: gradwire.v1.AutogradService.ResumeBackward:input_type -> gradwire.v1.ResumeBackwardRequest
-	68,  // 120: gradwire.v1.AutogradService.RecordFunction:input_type -> gradwire.v1.RecordFunctionRequest
-	69,  // 121: gradwire.v1.AutogradService.Checkpoint:input_type -> gradwire.v1.CheckpointRequest
-	70,  // 122: gradwire.v1.AutogradService.NameEdge:input_type -> gradwire.v1.NameEdgeRequest
-	71,  // 123: gradwire.v1.AutogradService.PackSaved:input_type -> gradwire.v1.PackSavedRequest
-	72,  // 124: gradwire.v1.AutogradService.SavedValue:input_type -> gradwire.v1.SavedValueRequest
-	76,  // 125: gradwire.v1.AutogradService.SetCounters:input_type -> gradwire.v1.SetCountersRequest
-	75,  // 126: gradwire.v1.AutogradService.Collective:input_type -> gradwire.v1.CollectiveRequest
-	28,  // 127: gradwire.v1.AutogradService.Cancel:input_type -> gradwire.v1.CancelRequest
-	110, // 128: gradwire.v1.AutogradService.SaveSession:input_type -> gradwire.v1.SaveSessionRequest
-	111, // 129: gradwire.v1.AutogradService.RestoreSession:input_type -> gradwire.v1.RestoreSessionRequest
-	112, // 130: gradwire.v1.AutogradService.ListSnapshots:input_type -> gradwire.v1.ListSnapshotsRequest
-	113, // 131: gradwire.v1.AutogradService.DeleteSnapshot:input_type -> gradwire.v1.DeleteSnapshotRequest
-	114, // 132: gradwire.v1.AutogradService.SaveFile:input_type -> gradwire.v1.SaveFileRequest
-	115, // 133: gradwire.v1.AutogradService.LoadFile:input_type -> gradwire.v1.LoadFileRequest
-	116, // 134: gradwire.v1.AutogradService.ListFiles:input_type -> gradwire.v1.ListFilesRequest
-	117, // 135: gradwire.v1.AutogradService.DeleteFile:input_type -> gradwire.v1.DeleteFileRequest
-	30,  // 136: gradwire.v1.AutogradService.ServerInfo:input_type -> gradwire.v1.ServerInfoRequest
-	33,  // 137: gradwire.v1.AutogradService.ListOps:input_type -> gradwire.v1.ListOpsRequest
-	35,  // 138: gradwire.v1.AutogradService.ListSessions:input_type -> gradwire.v1.ListSessionsRequest
-	40,  // 139: gradwire.v1.AutogradService.EndSession:input_type -> gradwire.v1.EndSessionRequest
-	3,   // 140: gradwire.v1.AutogradService.OpenSession:output_type -> gradwire.v1.OpenSessionResponse
-	7,   // 141: gradwire.v1.AutogradService.KeepAlive:output_type -> gradwire.v1.KeepAliveResponse
-	9,   // 142: gradwire.v1.AutogradService.CloseSession:output_type -> gradwire.v1.CloseSessionResponse
-	78,  // 143: gradwire.v1.AutogradService.Create:output_type -> gradwire.v1.CreateResponse
-	79,  // 144: gradwire.v1.AutogradService.Op:output_type -> gradwire.v1.OpResponse
-	80,  // 145: gradwire.v1.AutogradService.Backward:output_type -> gradwire.v1.BackwardResponse
-	81,  // 146: gradwire.v1.AutogradService.RetainGrad:output_type -> gradwire.v1.RetainGradResponse
-	82,  // 147: gradwire.v1.AutogradService.Grad:output_type -> gradwire.v1.GradResponse
-	83,  // 148: gradwire.v1.AutogradService.Gradients:output_type -> gradwire.v1.GradientsResponse
-	84,  // 149: gradwire.v1.AutogradService.SetGrad:output_type -> gradwire.v1.SetGradResponse
-	85,  // 150: gradwire.v1.AutogradService.SetRequiresGrad:output_type -> gradwire.v1.SetRequiresGradResponse
-	86,  // 151: gradwire.v1.AutogradService.SetData:output_type -> gradwire.v1.SetDataResponse
-	87,  // 152: gradwire.v1.AutogradService.ManualSeed:output_type -> gradwire.v1.ManualSeedResponse
-	88,  // 153: gradwire.v1.AutogradService.Describe:output_type -> gradwire.v1.DescribeResponse
-	89,  // 154: gradwire.v1.AutogradService.Read:output_type -> gradwire.v1.ReadResponse
-	90,  // 155: gradwire.v1.AutogradService.Release:output_type -> gradwire.v1.ReleaseResponse
-	91,  // 156: gradwire.v1.AutogradService.Graph:output_type -> gradwire.v1.GraphResponse
-	22,  // 157: gradwire.v1.AutogradService.Upload:output_type -> gradwire.v1.UploadResponse
-	24,  // 158: gradwire.v1.AutogradService.Download:output_type -> gradwire.v1.DownloadResponse
-	26,  // 159: gradwire.v1.AutogradService.Share:output_type -> gradwire.v1.ShareResponse
-	13,  // 160: gradwire.v1.AutogradService.Run:output_type -> gradwire.v1.RunResponse
-	18,  // 161: gradwire.v1.AutogradService.Stream:output_type -> gradwire.v1.StreamResponse
-	93,  // 162: gradwire.v1.AutogradService.RegisterProgram:output_type -> gradwire.v1.RegisterProgramResponse
-	94,  // 163: gradwire.v1.AutogradService.RunProgram:output_type -> gradwire.v1.RunProgramResponse
-	103, // 164: gradwire.v1.AutogradService.LoadProgram:output_type -> gradwire.v1.LoadProgramResponse
-	104, // 165: gradwire.v1.AutogradService.SaveProgram:output_type -> gradwire.v1.SaveProgramResponse
-	95,  // 166: gradwire.v1.AutogradService.RegisterHook:output_type -> gradwire.v1.RegisterHookResponse
-	96,  // 167: gradwire.v1.AutogradService.RemoveHook:output_type -> gradwire.v1.RemoveHookResponse
-	97,  // 168: gradwire.v1.AutogradService.ResumeBackward:output_type -> gradwire.v1.ResumeBackwardResponse
-	98,  // 169: gradwire.v1.AutogradService.RecordFunction:output_type -> gradwire.v1.RecordFunctionResponse
-	99,  // 170: gradwire.v1.AutogradService.Checkpoint:output_type -> gradwire.v1.CheckpointResponse
-	100, // 171: gradwire.v1.AutogradService.NameEdge:output_type -> gradwire.v1.NameEdgeResponse
-	101, // 172: gradwire.v1.AutogradService.PackSaved:output_type -> gradwire.v1.PackSavedResponse
-	102, // 173: gradwire.v1.AutogradService.SavedValue:output_type -> gradwire.v1.SavedValueResponse
-	106, // 174: gradwire.v1.AutogradService.SetCounters:output_type -> gradwire.v1.SetCountersResponse
-	105, // 175: gradwire.v1.AutogradService.Collective:output_type -> gradwire.v1.CollectiveResponse
-	29,  // 176: gradwire.v1.AutogradService.Cancel:output_type -> gradwire.v1.CancelResponse
-	118, // 177: gradwire.v1.AutogradService.SaveSession:output_type -> gradwire.v1.SaveSessionResponse
-	4,   // 178: gradwire.v1.AutogradService.RestoreSession:output_type -> gradwire.v1.RestoreSessionResponse
-	119, // 179: gradwire.v1.AutogradService.ListSnapshots:output_type -> gradwire.v1.ListSnapshotsResponse
-	120, // 180: gradwire.v1.AutogradService.DeleteSnapshot:output_type -> gradwire.v1.DeleteSnapshotResponse
-	121, // 181: gradwire.v1.AutogradService.SaveFile:output_type -> gradwire.v1.SaveFileResponse
-	122, // 182: gradwire.v1.AutogradService.LoadFile:output_type -> gradwire.v1.LoadFileResponse
-	123, // 183: gradwire.v1.AutogradService.ListFiles:output_type -> gradwire.v1.ListFilesResponse
-	124, // 184: gradwire.v1.AutogradService.DeleteFile:output_type -> gradwire.v1.DeleteFileResponse
-	31,  // 185: gradwire.v1.AutogradService.ServerInfo:output_type -> gradwire.v1.ServerInfoResponse
-	34,  // 186: gradwire.v1.AutogradService.ListOps:output_type -> gradwire.v1.ListOpsResponse
-	36,  // 187: gradwire.v1.AutogradService.ListSessions:output_type -> gradwire.v1.ListSessionsResponse
-	41,  // 188: gradwire.v1.AutogradService.EndSession:output_type -> gradwire.v1.EndSessionResponse
-	140, // [140:189] is the sub-list for method output_type
-	91,  // [91:140] is the sub-list for method input_type
-	91,  // [91:91] is the sub-list for extension type_name
-	91,  // [91:91] is the sub-list for extension extendee
-	0,   // [0:91] is the sub-list for field type_name
+	14,  // 65: gradwire.v1.RunResponse.joined:type_name -> gradwire.v1.JoinedStep
+	15,  // 66: gradwire.v1.RunResponse.timings:type_name -> gradwire.v1.Timings
+	108, // 67: gradwire.v1.RunResponse.op_times:type_name -> gradwire.v1.OpTime
+	17,  // 68: gradwire.v1.StreamRequest.attach:type_name -> gradwire.v1.StreamAttach
+	11,  // 69: gradwire.v1.StreamRequest.batch:type_name -> gradwire.v1.RunRequest
+	18,  // 70: gradwire.v1.StreamRequest.acknowledge:type_name -> gradwire.v1.StreamAcknowledge
+	20,  // 71: gradwire.v1.StreamResponse.attached:type_name -> gradwire.v1.StreamAttached
+	13,  // 72: gradwire.v1.StreamResponse.batch:type_name -> gradwire.v1.RunResponse
+	22,  // 73: gradwire.v1.UploadRequest.start:type_name -> gradwire.v1.UploadStart
+	22,  // 74: gradwire.v1.ShareRequest.upload:type_name -> gradwire.v1.UploadStart
+	24,  // 75: gradwire.v1.ShareRequest.download:type_name -> gradwire.v1.DownloadRequest
+	28,  // 76: gradwire.v1.ShareResponse.ring:type_name -> gradwire.v1.Ring
+	33,  // 77: gradwire.v1.ServerInfoResponse.devices:type_name -> gradwire.v1.Device
+	109, // 78: gradwire.v1.ServerInfoResponse.dtypes:type_name -> gradwire.v1.Dtype
+	5,   // 79: gradwire.v1.ServerInfoResponse.limits:type_name -> gradwire.v1.Limits
+	46,  // 80: gradwire.v1.ServerInfoResponse.build:type_name -> gradwire.v1.ServerInfoResponse.BuildEntry
+	43,  // 81: gradwire.v1.ListOpsResponse.ops:type_name -> gradwire.v1.OpSchema
+	39,  // 82: gradwire.v1.ListSessionsResponse.sessions:type_name -> gradwire.v1.SessionSummary
+	38,  // 83: gradwire.v1.ListSessionsResponse.nodes:type_name -> gradwire.v1.ClusterNode
+	40,  // 84: gradwire.v1.SessionSummary.stored:type_name -> gradwire.v1.StoredSession
+	45,  // 85: gradwire.v1.OpSchema.parameters:type_name -> gradwire.v1.Parameter
+	44,  // 86: gradwire.v1.OpSchema.overloads:type_name -> gradwire.v1.Overload
+	0,   // 87: gradwire.v1.OpSchema.view:type_name -> gradwire.v1.ViewKind
+	45,  // 88: gradwire.v1.Overload.parameters:type_name -> gradwire.v1.Parameter
+	1,   // 89: gradwire.v1.Parameter.kind:type_name -> gradwire.v1.ParameterKind
+	110, // 90: gradwire.v1.Parameter.default:type_name -> gradwire.v1.Argument
+	110, // 91: gradwire.v1.Parameter.fixed:type_name -> gradwire.v1.Argument
+	2,   // 92: gradwire.v1.AutogradService.OpenSession:input_type -> gradwire.v1.OpenSessionRequest
+	6,   // 93: gradwire.v1.AutogradService.KeepAlive:input_type -> gradwire.v1.KeepAliveRequest
+	8,   // 94: gradwire.v1.AutogradService.CloseSession:input_type -> gradwire.v1.CloseSessionRequest
+	48,  // 95: gradwire.v1.AutogradService.Create:input_type -> gradwire.v1.CreateRequest
+	49,  // 96: gradwire.v1.AutogradService.Op:input_type -> gradwire.v1.OpRequest
+	50,  // 97: gradwire.v1.AutogradService.Backward:input_type -> gradwire.v1.BackwardRequest
+	51,  // 98: gradwire.v1.AutogradService.RetainGrad:input_type -> gradwire.v1.RetainGradRequest
+	52,  // 99: gradwire.v1.AutogradService.Grad:input_type -> gradwire.v1.GradRequest
+	53,  // 100: gradwire.v1.AutogradService.Gradients:input_type -> gradwire.v1.GradientsRequest
+	54,  // 101: gradwire.v1.AutogradService.SetGrad:input_type -> gradwire.v1.SetGradRequest
+	55,  // 102: gradwire.v1.AutogradService.SetRequiresGrad:input_type -> gradwire.v1.SetRequiresGradRequest
+	56,  // 103: gradwire.v1.AutogradService.SetData:input_type -> gradwire.v1.SetDataRequest
+	57,  // 104: gradwire.v1.AutogradService.ManualSeed:input_type -> gradwire.v1.ManualSeedRequest
+	58,  // 105: gradwire.v1.AutogradService.Describe:input_type -> gradwire.v1.DescribeRequest
+	59,  // 106: gradwire.v1.AutogradService.Read:input_type -> gradwire.v1.ReadRequest
+	60,  // 107: gradwire.v1.AutogradService.Release:input_type -> gradwire.v1.ReleaseRequest
+	61,  // 108: gradwire.v1.AutogradService.Graph:input_type -> gradwire.v1.GraphRequest
+	21,  // 109: gradwire.v1.AutogradService.Upload:input_type -> gradwire.v1.UploadRequest
+	24,  // 110: gradwire.v1.AutogradService.Download:input_type -> gradwire.v1.DownloadRequest
+	26,  // 111: gradwire.v1.AutogradService.Share:input_type -> gradwire.v1.ShareRequest
+	11,  // 112: gradwire.v1.AutogradService.Run:input_type -> gradwire.v1.RunRequest
+	16,  // 113: gradwire.v1.AutogradService.Stream:input_type -> gradwire.v1.StreamRequest
+	64,  // 114: gradwire.v1.AutogradService.RegisterProgram:input_type -> gradwire.v1.RegisterProgramRequest
+	65,  // 115: gradwire.v1.AutogradService.RunProgram:input_type -> gradwire.v1.RunProgramRequest
+	74,  // 116: gradwire.v1.AutogradService.LoadProgram:input_type -> gradwire.v1.LoadProgramRequest
+	75,  // 117: gradwire.v1.AutogradService.SaveProgram:input_type -> gradwire.v1.SaveProgramRequest
+	66,  // 118: gradwire.v1.AutogradService.RegisterHook:input_type -> gradwire.v1.RegisterHookRequest
+	67,  // 119: gradwire.v1.AutogradService.RemoveHook:input_type -> gradwire.v1.RemoveHookRequest
+	68,  // 120: gradwire.v1.AutogradService.ResumeBackward:input_type -> gradwire.v1.ResumeBackwardRequest
+	69,  // 121: gradwire.v1.AutogradService.RecordFunction:input_type -> gradwire.v1.RecordFunctionRequest
+	70,  // 122: gradwire.v1.AutogradService.Checkpoint:input_type -> gradwire.v1.CheckpointRequest
+	71,  // 123: gradwire.v1.AutogradService.NameEdge:input_type -> gradwire.v1.NameEdgeRequest
+	72,  // 124: gradwire.v1.AutogradService.PackSaved:input_type -> gradwire.v1.PackSavedRequest
+	73,  // 125: gradwire.v1.AutogradService.SavedValue:input_type -> gradwire.v1.SavedValueRequest
+	77,  // 126: gradwire.v1.AutogradService.SetCounters:input_type -> gradwire.v1.SetCountersRequest
+	76,  // 127: gradwire.v1.AutogradService.Collective:input_type -> gradwire.v1.CollectiveRequest
+	29,  // 128: gradwire.v1.AutogradService.Cancel:input_type -> gradwire.v1.CancelRequest
+	111, // 129: gradwire.v1.AutogradService.SaveSession:input_type -> gradwire.v1.SaveSessionRequest
+	112, // 130: gradwire.v1.AutogradService.RestoreSession:input_type -> gradwire.v1.RestoreSessionRequest
+	113, // 131: gradwire.v1.AutogradService.ListSnapshots:input_type -> gradwire.v1.ListSnapshotsRequest
+	114, // 132: gradwire.v1.AutogradService.DeleteSnapshot:input_type -> gradwire.v1.DeleteSnapshotRequest
+	115, // 133: gradwire.v1.AutogradService.SaveFile:input_type -> gradwire.v1.SaveFileRequest
+	116, // 134: gradwire.v1.AutogradService.LoadFile:input_type -> gradwire.v1.LoadFileRequest
+	117, // 135: gradwire.v1.AutogradService.ListFiles:input_type -> gradwire.v1.ListFilesRequest
+	118, // 136: gradwire.v1.AutogradService.DeleteFile:input_type -> gradwire.v1.DeleteFileRequest
+	31,  // 137: gradwire.v1.AutogradService.ServerInfo:input_type -> gradwire.v1.ServerInfoRequest
+	34,  // 138: gradwire.v1.AutogradService.ListOps:input_type -> gradwire.v1.ListOpsRequest
+	36,  // 139: gradwire.v1.AutogradService.ListSessions:input_type -> gradwire.v1.ListSessionsRequest
+	41,  // 140: gradwire.v1.AutogradService.EndSession:input_type -> gradwire.v1.EndSessionRequest
+	3,   // 141: gradwire.v1.AutogradService.OpenSession:output_type -> gradwire.v1.OpenSessionResponse
+	7,   // 142: gradwire.v1.AutogradService.KeepAlive:output_type -> gradwire.v1.KeepAliveResponse
+	9,   // 143: gradwire.v1.AutogradService.CloseSession:output_type -> gradwire.v1.CloseSessionResponse
+	79,  // 144: gradwire.v1.AutogradService.Create:output_type -> gradwire.v1.CreateResponse
+	80,  // 145: gradwire.v1.AutogradService.Op:output_type -> gradwire.v1.OpResponse
+	81,  // 146: gradwire.v1.AutogradService.Backward:output_type -> gradwire.v1.BackwardResponse
+	82,  // 147: gradwire.v1.AutogradService.RetainGrad:output_type -> gradwire.v1.RetainGradResponse
+	83,  // 148: gradwire.v1.AutogradService.Grad:output_type -> gradwire.v1.GradResponse
+	84,  // 149: gradwire.v1.AutogradService.Gradients:output_type -> gradwire.v1.GradientsResponse
+	85,  // 150: gradwire.v1.AutogradService.SetGrad:output_type -> gradwire.v1.SetGradResponse
+	86,  // 151: gradwire.v1.AutogradService.SetRequiresGrad:output_type -> gradwire.v1.SetRequiresGradResponse
+	87,  // 152: gradwire.v1.AutogradService.SetData:output_type -> gradwire.v1.SetDataResponse
+	88,  // 153: gradwire.v1.AutogradService.ManualSeed:output_type -> gradwire.v1.ManualSeedResponse
+	89,  // 154: gradwire.v1.AutogradService.Describe:output_type -> gradwire.v1.DescribeResponse
+	90,  // 155: gradwire.v1.AutogradService.Read:output_type -> gradwire.v1.ReadResponse
+	91,  // 156: gradwire.v1.AutogradService.Release:output_type -> gradwire.v1.ReleaseResponse
+	92,  // 157: gradwire.v1.AutogradService.Graph:output_type -> gradwire.v1.GraphResponse
+	23,  // 158: gradwire.v1.AutogradService.Upload:output_type -> gradwire.v1.UploadResponse
+	25,  // 159: gradwire.v1.AutogradService.Download:output_type -> gradwire.v1.DownloadResponse
+	27,  // 160: gradwire.v1.AutogradService.Share:output_type -> gradwire.v1.ShareResponse
+	13,  // 161: gradwire.v1.AutogradService.Run:output_type -> gradwire.v1.RunResponse
+	19,  // 162: gradwire.v1.AutogradService.Stream:output_type -> gradwire.v1.StreamResponse
+	94,  // 163: gradwire.v1.AutogradService.RegisterProgram:output_type -> gradwire.v1.RegisterProgramResponse
+	95,  // 164: gradwire.v1.AutogradService.RunProgram:output_type -> gradwire.v1.RunProgramResponse
+	104, // 165: gradwire.v1.AutogradService.LoadProgram:output_type -> gradwire.v1.LoadProgramResponse
+	105, // 166: gradwire.v1.AutogradService.SaveProgram:output_type -> gradwire.v1.SaveProgramResponse
+	96,  // 167: gradwire.v1.AutogradService.RegisterHook:output_type -> gradwire.v1.RegisterHookResponse
+	97,  // 168: gradwire.v1.AutogradService.RemoveHook:output_type -> gradwire.v1.RemoveHookResponse
+	98,  // 169: gradwire.v1.AutogradService.ResumeBackward:output_type -> gradwire.v1.ResumeBackwardResponse
+	99,  // 170: gradwire.v1.AutogradService.RecordFunction:output_type -> gradwire.v1.RecordFunctionResponse
+	100, // 171: gradwire.v1.AutogradService.Checkpoint:output_type -> gradwire.v1.CheckpointResponse
+	101, // 172: gradwire.v1.AutogradService.NameEdge:output_type -> gradwire.v1.NameEdgeResponse
+	102, // 173: gradwire.v1.AutogradService.PackSaved:output_type -> gradwire.v1.PackSavedResponse
+	103, // 174: gradwire.v1.AutogradService.SavedValue:output_type -> gradwire.v1.SavedValueResponse
+	107, // 175: gradwire.v1.AutogradService.SetCounters:output_type -> gradwire.v1.SetCountersResponse
+	106, // 176: gradwire.v1.AutogradService.Collective:output_type -> gradwire.v1.CollectiveResponse
+	30,  // 177: gradwire.v1.AutogradService.Cancel:output_type -> gradwire.v1.CancelResponse
+	119, // 178: gradwire.v1.AutogradService.SaveSession:output_type -> gradwire.v1.SaveSessionResponse
+	4,   // 179: gradwire.v1.AutogradService.RestoreSession:output_type -> gradwire.v1.RestoreSessionResponse
+	120, // 180: gradwire.v1.AutogradService.ListSnapshots:output_type -> gradwire.v1.ListSnapshotsResponse
+	121, // 181: gradwire.v1.AutogradService.DeleteSnapshot:output_type -> gradwire.v1.DeleteSnapshotResponse
+	122, // 182: gradwire.v1.AutogradService.SaveFile:output_type -> gradwire.v1.SaveFileResponse
+	123, // 183: gradwire.v1.AutogradService.LoadFile:output_type -> gradwire.v1.LoadFileResponse
+	124, // 184: gradwire.v1.AutogradService.ListFiles:output_type -> gradwire.v1.ListFilesResponse
+	125, // 185: gradwire.v1.AutogradService.DeleteFile:output_type -> gradwire.v1.DeleteFileResponse
+	32,  // 186: gradwire.v1.AutogradService.ServerInfo:output_type -> gradwire.v1.ServerInfoResponse
+	35,  // 187: gradwire.v1.AutogradService.ListOps:output_type -> gradwire.v1.ListOpsResponse
+	37,  // 188: gradwire.v1.AutogradService.ListSessions:output_type -> gradwire.v1.ListSessionsResponse
+	42,  // 189: gradwire.v1.AutogradService.EndSession:output_type -> gradwire.v1.EndSessionResponse
+	141, // [141:190] is the sub-list for method output_type
+	92,  // [92:141] is the sub-list for method input_type
+	92,  // [92:92] is the sub-list for extension type_name
+	92,  // [92:92] is the sub-list for extension extendee
+	0,   // [0:92] is the sub-list for field type_name
 }
 
 func init() { file_gradwire_v1_service_proto_init() }
@@ -5767,31 +5839,31 @@ func file_gradwire_v1_service_proto_init() {
 		(*Result_Collective)(nil),
 		(*Result_SetCounters)(nil),
 	}
-	file_gradwire_v1_service_proto_msgTypes[13].OneofWrappers = []any{
+	file_gradwire_v1_service_proto_msgTypes[14].OneofWrappers = []any{
 		(*StreamRequest_Attach)(nil),
 		(*StreamRequest_Batch)(nil),
 		(*StreamRequest_Acknowledge)(nil),
 	}
-	file_gradwire_v1_service_proto_msgTypes[16].OneofWrappers = []any{
+	file_gradwire_v1_service_proto_msgTypes[17].OneofWrappers = []any{
 		(*StreamResponse_Attached)(nil),
 		(*StreamResponse_Batch)(nil),
 	}
-	file_gradwire_v1_service_proto_msgTypes[18].OneofWrappers = []any{
+	file_gradwire_v1_service_proto_msgTypes[19].OneofWrappers = []any{
 		(*UploadRequest_Start)(nil),
 		(*UploadRequest_Data)(nil),
 	}
-	file_gradwire_v1_service_proto_msgTypes[23].OneofWrappers = []any{
+	file_gradwire_v1_service_proto_msgTypes[24].OneofWrappers = []any{
 		(*ShareRequest_Upload)(nil),
 		(*ShareRequest_Download)(nil),
 	}
-	file_gradwire_v1_service_proto_msgTypes[36].OneofWrappers = []any{}
+	file_gradwire_v1_service_proto_msgTypes[37].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_gradwire_v1_service_proto_rawDesc), len(file_gradwire_v1_service_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   44,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -263,6 +263,7 @@ class MemoEntry:
         "same",
         "specs",
         "structural",
+        "takes_tensors",
         "template",
         "warning",
         "words",
@@ -307,6 +308,8 @@ class MemoEntry:
         #: Of a derivative known by its structure: that its key holds it, and the places of the leaves, or of the inputs
         #: of `grad`, that received a gradient.
         self.of_structure = False
+        #: Whether the call has operands. One without begins a training step, or makes a constant of it.
+        self.takes_tensors = any(type(each) is Spec for each in key)
         self.received: tuple[int, ...] = ()
 
     def _is_plain(self) -> bool:

@@ -108,11 +108,21 @@ def _runs() -> str | None:
 
 
 def _framed_commands(items: Sequence[tuple[bytes, Waiter | MemoEntry | None, bool]]) -> list[bytes]:
-    """The commands of a batch. Calls of prepared ops that follow each other are one command."""
+    """The commands of a batch. Calls of prepared ops that follow each other are one command.
+
+    Calls without operands are a command of their own: a training step begins with the next one.
+    """
     commands: list[bytes] = []
     calls: list[bytes] = []
-    for command, _, is_call in items:
+    takes = True
+    for command, entry, is_call in items:
         if is_call:
+            assert isinstance(entry, MemoEntry)
+            if entry.takes_tensors is not takes:
+                takes = not takes
+                if calls:
+                    commands.append(wire.calls_command(calls))
+                    calls = []
             calls.append(command)
             continue
         if calls:
@@ -308,6 +318,8 @@ class Session:
         begun = self._step_ends.note(self.buffer, self.position())
         if not begun or self.segments is not None or self.recorder is not None:
             return
+        if self._step_ends.wait_for_long():
+            self._take_arrived()
         least = self._enough() if self._retransmission.in_flight else begun + 1
         if len(self.buffer) >= least:
             self.flush(begun=begun)
@@ -463,7 +475,7 @@ class Session:
             traceparent() if "opentelemetry" in modules else "",
             bool(timed) and any(each.wants_ops for each in timed),
         )
-        return InFlightBatch(first, records, request, size, timed)
+        return InFlightBatch(first, records, request, size, timed, self._step_ends.length)
 
     # Waiting.
 
@@ -763,6 +775,8 @@ class Session:
                     self.programs.clear()  # which of them the server has is not known now
                 if any(part.name == "backward" for part in record.parts):
                     self._mark_gradients_unknown()
+        if response.HasField("joined"):
+            self._step_ends.computed(batch.step_length, response.joined.seconds)
         for number in response.dropped_hooks:
             self.hooks.pop(number, None)
         for each in batch.timed:

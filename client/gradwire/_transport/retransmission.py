@@ -61,18 +61,28 @@ class TimingsReceiver(Protocol):
 
 
 class InFlightBatch:
-    """An in-flight batch: first seq, one record per command, request bytes, credit size, receivers of its timings."""
+    """An in-flight batch: first seq, one record per command, request bytes, credit size, receivers of its timings.
 
-    __slots__ = ("first", "records", "request", "size", "timed")
+    step_length: the commands of its last training step, as `StepEnds` counts them.
+    """
+
+    __slots__ = ("first", "records", "request", "size", "step_length", "timed")
 
     def __init__(
-        self, first: int, records: list[Any], request: bytes, size: int, timed: tuple[TimingsReceiver, ...] = ()
+        self,
+        first: int,
+        records: list[Any],
+        request: bytes,
+        size: int,
+        timed: tuple[TimingsReceiver, ...] = (),
+        step_length: int = 0,
     ) -> None:
         self.first = first
         self.records = records
         self.request = request
         self.size = size
         self.timed = timed
+        self.step_length = step_length
 
     @property
     def last(self) -> int:

@@ -350,12 +350,13 @@ class Result(_message.Message):
     def __init__(self, seq: _Optional[int] = ..., error: _Optional[_Union[_errors_pb2.Error, _Mapping]] = ..., create: _Optional[_Union[_commands_pb2.CreateResponse, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpResponse, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardResponse, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradResponse, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradResponse, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsResponse, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradResponse, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradResponse, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataResponse, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedResponse, _Mapping]] = ..., describe: _Optional[_Union[_commands_pb2.DescribeResponse, _Mapping]] = ..., read: _Optional[_Union[_commands_pb2.ReadResponse, _Mapping]] = ..., release: _Optional[_Union[_commands_pb2.ReleaseResponse, _Mapping]] = ..., graph: _Optional[_Union[_commands_pb2.GraphResponse, _Mapping]] = ..., prepare: _Optional[_Union[_commands_pb2.PrepareResponse, _Mapping]] = ..., register_program: _Optional[_Union[_programs_pb2.RegisterProgramResponse, _Mapping]] = ..., run_program: _Optional[_Union[_programs_pb2.RunProgramResponse, _Mapping]] = ..., register_hook: _Optional[_Union[_hooks_pb2.RegisterHookResponse, _Mapping]] = ..., remove_hook: _Optional[_Union[_hooks_pb2.RemoveHookResponse, _Mapping]] = ..., resume_backward: _Optional[_Union[_hooks_pb2.ResumeBackwardResponse, _Mapping]] = ..., record_function: _Optional[_Union[_hooks_pb2.RecordFunctionResponse, _Mapping]] = ..., checkpoint: _Optional[_Union[_hooks_pb2.CheckpointResponse, _Mapping]] = ..., name_edge: _Optional[_Union[_hooks_pb2.NameEdgeResponse, _Mapping]] = ..., pack_saved: _Optional[_Union[_hooks_pb2.PackSavedResponse, _Mapping]] = ..., saved_value: _Optional[_Union[_hooks_pb2.SavedValueResponse, _Mapping]] = ..., load_program: _Optional[_Union[_programs_pb2.LoadProgramResponse, _Mapping]] = ..., save_program: _Optional[_Union[_programs_pb2.SaveProgramResponse, _Mapping]] = ..., collective: _Optional[_Union[_collectives_pb2.CollectiveResponse, _Mapping]] = ..., set_counters: _Optional[_Union[_commands_pb2.SetCountersResponse, _Mapping]] = ...) -> None: ...
 
 class RunResponse(_message.Message):
-    __slots__ = ("results", "applied_seq", "durable_seq", "epoch", "dropped_hooks", "timings", "op_times")
+    __slots__ = ("results", "applied_seq", "durable_seq", "epoch", "dropped_hooks", "joined", "timings", "op_times")
     RESULTS_FIELD_NUMBER: _ClassVar[int]
     APPLIED_SEQ_FIELD_NUMBER: _ClassVar[int]
     DURABLE_SEQ_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     DROPPED_HOOKS_FIELD_NUMBER: _ClassVar[int]
+    JOINED_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
     OP_TIMES_FIELD_NUMBER: _ClassVar[int]
     results: _containers.RepeatedCompositeFieldContainer[Result]
@@ -363,9 +364,18 @@ class RunResponse(_message.Message):
     durable_seq: int
     epoch: int
     dropped_hooks: _containers.RepeatedScalarFieldContainer[int]
+    joined: JoinedStep
     timings: Timings
     op_times: _containers.RepeatedCompositeFieldContainer[_commands_pb2.OpTime]
-    def __init__(self, results: _Optional[_Iterable[_Union[Result, _Mapping]]] = ..., applied_seq: _Optional[int] = ..., durable_seq: _Optional[int] = ..., epoch: _Optional[int] = ..., dropped_hooks: _Optional[_Iterable[int]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., op_times: _Optional[_Iterable[_Union[_commands_pb2.OpTime, _Mapping]]] = ...) -> None: ...
+    def __init__(self, results: _Optional[_Iterable[_Union[Result, _Mapping]]] = ..., applied_seq: _Optional[int] = ..., durable_seq: _Optional[int] = ..., epoch: _Optional[int] = ..., dropped_hooks: _Optional[_Iterable[int]] = ..., joined: _Optional[_Union[JoinedStep, _Mapping]] = ..., timings: _Optional[_Union[Timings, _Mapping]] = ..., op_times: _Optional[_Iterable[_Union[_commands_pb2.OpTime, _Mapping]]] = ...) -> None: ...
+
+class JoinedStep(_message.Message):
+    __slots__ = ("commands", "seconds")
+    COMMANDS_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    commands: int
+    seconds: float
+    def __init__(self, commands: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class Timings(_message.Message):
     __slots__ = ("queue_seconds", "compute_seconds", "serialize_seconds")

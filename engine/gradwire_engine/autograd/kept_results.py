@@ -49,14 +49,70 @@ class _Item(NamedTuple):
     values: Values | None
 
 
+class UnlinkedNode(Node):
+    """A node whose edges are made when they are needed, which is seldom after a backward. Then it is a plain node."""
+
+    __slots__ = ()
+
+    @property
+    def edges(self) -> Any:
+        """The edges, which makes the nodes behind this one."""
+        _EDGES.__get__(self).make()
+        return _EDGES.__get__(self)
+
+    @edges.setter
+    def edges(self, edges: Any) -> None:
+        _EDGES.__set__(self, edges)
+
+
+_EDGES: Any = Node.__dict__["edges"]  # the slot, which holds a `_Links` until then
+
+
+class _Links:
+    """What makes the nodes behind those of results that stay, and the edges to them.
+
+    items: of the nodes behind, in order. leaves: edges to leaves, by place. numbers: those that the nodes keep, by
+    register. first: the numbers of the step's first node and command. heads: the nodes that stay, by symbol.
+    """
+
+    __slots__ = ("_first", "_items", "_leaves", "_numbers", "heads")
+
+    def __init__(
+        self, items: Sequence[_Item], leaves: Mapping[int, Any], numbers: Mapping[int, Any], first: tuple[int, int]
+    ) -> None:
+        self._items, self._leaves, self._numbers, self._first = items, leaves, numbers, first
+        self.heads: dict[Symbol, Node] = {}
+
+    def make(self) -> None:
+        """Make the nodes and all edges; the heads are plain nodes then."""
+        nodes = self.heads.copy()
+        for symbol, _, _, values in self._items:
+            saved = _left(values or (), self._numbers)
+            nodes[symbol] = _node(Node, symbol, saved, self._edges(symbol, nodes), self._first)
+        for symbol, head in self.heads.items():
+            head.edges = self._edges(symbol, nodes)
+            head.__class__ = Node
+
+    def _edges(self, symbol: Symbol, nodes: Mapping[Symbol, Node]) -> tuple[Edge | None, ...]:
+        return tuple([_edge(each, nodes, self._leaves) for each in symbol.edges or ()])
+
+
 class Keeping:
     """What makes the tensors of some results. registers: those that must stay until then."""
 
-    __slots__ = ("_items", "_places", "registers")
+    __slots__ = ("_behind", "_items", "_leaves", "_numbers", "_places", "registers")
 
     def __init__(self, places: Sequence[int], items: Sequence[_Item]) -> None:
-        self._places, self._items = places, items
+        self._places = places
         self.registers = {item.symbol.made for item in items if item.tensor}
+        nodes = [item for item in items if item.node]
+        edges = [each for item in nodes for each in item.symbol.edges or ()]
+        self._leaves = {each for each in edges if type(each) is int}
+        #: Nodes that are made when they are needed: those without a tensor, where no node saves one.
+        is_late = all(item.values is not None for item in nodes)
+        self._behind = [item for item in nodes if is_late and not item.tensor]
+        self._items = [item for item in items if item.tensor or not is_late]
+        self._numbers = {value for item in self._behind for varies, value in item.values or () if varies}
 
     def tensors(
         self, registers: Sequence[Any], held: Mapping[int, Tensor], first_node: int, first_command: int
@@ -66,23 +122,31 @@ class Keeping:
         They are made before what follows the backward changes tensors. Raises what the ops' views raise.
         """
         made: dict[int, Tensor] = {}
+        first = first_node, first_command
         nodes: dict[Symbol, Node] = {}
+        leaves = {place: edge_of(held[place]) for place in self._leaves}
+        links = None
+        if self._behind:
+            links = _Links(self._behind, leaves, {each: registers[each] for each in self._numbers}, first)
+            nodes = links.heads
         for symbol, wants_tensor, wants_node, values in self._items:
             tensor = None
             if wants_tensor or values is None:
                 args = tuple([_argument(each, made, held, registers) for each in symbol.arguments])
                 tensor = _tensor(symbol, args, registers[symbol.made]) if wants_tensor else None
             if wants_node:
-                part = symbol.part
+                plan = symbol.part.plan
                 if values is not None:
-                    saved = tuple([registers[value] if varies else value for varies, value in values])
+                    saved = _left(values, registers)
                 else:
                     assert tensor is not None
-                    saved = part.plan.save(args, (tensor,)) if part.plan.names else ()
-                edges = tuple([_edge(each, nodes, held) for each in symbol.edges or ()])
-                node = Node(part.op, part.name, part.plan, saved, edges, part.metas, first_node + symbol.seq)
-                node.command, node.part, node.work = first_command + symbol.call, part, part.work
-                node.freed = values is not None and part.plan.saves_tensors
+                    saved = plan.save(args, (tensor,)) if plan.names else ()
+                if links is not None:
+                    node = _node(UnlinkedNode, symbol, saved, links, first)
+                else:
+                    edges = tuple([_edge(each, nodes, leaves) for each in symbol.edges or ()])
+                    node = _node(Node, symbol, saved, edges, first)
+                node.freed = values is not None and plan.saves_tensors
                 nodes[symbol] = node
                 if tensor is not None:
                     tensor.node, tensor.requires_grad = node, True
@@ -91,6 +155,19 @@ class Keeping:
                     detach_from_base(tensor)  # no client knows what a view of a call's other result shows
                 made[symbol.made] = tensor
         return {place: made[place] for place in self._places}
+
+
+def _node(kind: type[Node], symbol: Symbol, saved: tuple[Any, ...], edges: Any, first: tuple[int, int]) -> Node:
+    part = symbol.part
+    node = kind(part.op, part.name, part.plan, saved, edges, part.metas, first[0] + symbol.seq)
+    node.command, node.part, node.work = first[1] + symbol.call, part, part.work
+    node.freed = part.plan.saves_tensors
+    return node
+
+
+def _left(values: Values, registers: Any) -> tuple[Any, ...]:
+    """What a node keeps that backward has freed. registers: by place, at least those of numbers."""
+    return tuple([registers[value] if varies else value for varies, value in values])
 
 
 def _argument(register: int, made: Mapping[int, Tensor], held: Mapping[int, Tensor], registers: Sequence[Any]) -> Any:
@@ -107,10 +184,10 @@ def _tensor(symbol: Symbol, args: tuple[Any, ...], array: Any) -> Tensor:
     return Tensor(array, False, None, symbol.context)
 
 
-def _edge(edge: Any, nodes: Mapping[Symbol, Node], held: Mapping[int, Tensor]) -> Edge | None:
+def _edge(edge: Any, nodes: Mapping[Symbol, Node], leaves: Mapping[int, Edge | None]) -> Edge | None:
     if edge is None:
         return None
-    return edge_of(held[edge]) if type(edge) is int else (nodes[edge], 0)
+    return leaves[edge] if type(edge) is int else (nodes[edge], 0)
 
 
 class KeptResults:

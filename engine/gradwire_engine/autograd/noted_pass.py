@@ -108,7 +108,7 @@ class NotedPass:
         try:
             if not self._load(nodes, registers):
                 return None
-            while not _is_computed(waiting, registers, interrupt):
+            while not is_computed(waiting, registers, interrupt):
                 yield
                 if interrupt.stopping():
                     raise Stopped
@@ -159,7 +159,7 @@ class NotedPass:
         return _deliver(found)
 
 
-def _is_computed(waiting: Iterator[Any], registers: list[Any], interrupt: Interrupt) -> bool:
+def is_computed(waiting: Iterator[Any], registers: list[Any], interrupt: Interrupt) -> bool:
     """Compute steps; False if a pause is due before the last is done. Raises Stopped, and what the steps raise."""
     at = registers.__getitem__
     for (forward, places, out), ended in waiting:

@@ -10,21 +10,23 @@ After the backward may come calls that are not recorded, also in place, and comm
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from time import monotonic
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
+from gradwire_engine.autograd.backward_pass import NEVER
 from gradwire_engine.autograd.buffer_reuse import own
 from gradwire_engine.autograd.kept_results import Keeping, KeptResults
-from gradwire_engine.autograd.noted_pass import is_plain, same_bits
-from gradwire_engine.core.context import Context
+from gradwire_engine.autograd.noted_pass import Step, is_computed, is_plain, pauses, same_bits
+from gradwire_engine.core.context import Context, Interrupt
 from gradwire_engine.graph.tensor import Storage, Tensor
 from gradwire_engine.op.repeated import Operand
 from gradwire_engine.op.repeated_source import as_array
 
-#: A forward, the registers of its arguments, that of its result, and those that are not needed any more.
-_Step: TypeAlias = "tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...]]"
+#: A forward of the pass, and the registers that are not needed any more.
+_Passed: TypeAlias = "tuple[Step, tuple[int, ...]]"
 #: The same for a part of a call, with the result's shape, strides and dtype.
 ListedPart: TypeAlias = "tuple[Callable[..., Any], tuple[int, ...], int, tuple[int, ...], Any]"
 _Enter: TypeAlias = Callable[[Context], None]
@@ -80,11 +82,15 @@ class Ran:
         return found
 
 
+#: A step that runs: yields in pauses, and returns what it has made.
+Running: TypeAlias = "Generator[None, None, Ran | None]"
+
+
 class _Lists(NamedTuple):
     """The forwards of a step, by what stays after it. keeping: what makes its tensors; None if nothing stays."""
 
     calls: list[tuple[Context, list[ListedPart]]]
-    passed: list[_Step]
+    passed: list[_Passed]
     keeping: Keeping | None
 
 
@@ -116,7 +122,7 @@ class RepeatedStep:
         self._registers: list[Any] = []
         self._numbers = numbers
         self._calls: list[tuple[Context, list[ListedPart]]] = []
-        self._pass: list[_Step] = []
+        self._pass: list[_Passed] = []
         self._leaves: Sequence[tuple[int, int]] = ()
         self._items: Sequence[Item] = ()
         #: Lists by the results that stay; None where they may not. What these are made of.
@@ -160,8 +166,10 @@ class RepeatedStep:
         enter: _Enter,
         kept: tuple[int, ...] = (),
         first_command: int = 0,
-    ) -> Ran | None:
+    ) -> Running:
         """Run the step; None, with nothing changed, if the commands must run.
+
+        A generator that yields in pauses, in which other commands of the session wait.
 
         tensors: as in `given`. context: that of the backward. enter: activates a context. kept: places of results of
         calls before the backward that stay. first_command: number of the step's first command. If a command after the
@@ -192,7 +200,7 @@ class RepeatedStep:
             registers[register] = number
         made: dict[int, Tensor] = {}
         try:
-            gradients = self._differentiate(lists, registers, context, enter)
+            gradients = yield from self._differentiate(lists, registers, context, enter)
             if lists.keeping is not None:
                 made = lists.keeping.tensors(registers, held, context.nodes.next, first_command)
             sums = self._sums(held, gradients)
@@ -244,24 +252,29 @@ class RepeatedStep:
         for listed, ended in zip(self._listed, _unneeded(self._listed, self._needed.union(kept)), strict=True):
             context, forward, places, out, item = listed
             if context is None:
-                made.passed.append((forward, places, out, ended))
+                made.passed.append(((forward, places, out), ended))
             elif item < 0:
                 if not made.calls or made.calls[-1][0] is not context:
                     made.calls.append((context, []))
                 made.calls[-1][1].append((forward, places, out, ended, self._described[out]))
         return made
 
-    def _differentiate(self, lists: _Lists, registers: list[Any], context: Context, enter: _Enter) -> dict[int, Tensor]:
-        """The leaves' gradients by place. Raises Unusual, EngineError, and what the forwards raise."""
-        at = registers.__getitem__
+    def _differentiate(
+        self, lists: _Lists, registers: list[Any], context: Context, enter: _Enter
+    ) -> Generator[None, None, dict[int, Tensor]]:
+        """The leaves' gradients by place. Raises Unusual, Stopped, EngineError, and what the forwards raise."""
+        interrupt = context.interrupt or NEVER
         for where, parts in lists.calls:
             enter(where)
-            _compute(parts, registers)
+            waiting = iter(parts)
+            while not _is_computed(waiting, registers, interrupt):
+                yield
+                enter(where)
         enter(context)
-        for forward, places, out, unneeded in lists.passed:
-            registers[out] = forward(np, *map(at, places))
-            for each in unneeded:
-                registers[each] = None
+        passed = iter(lists.passed)
+        while not is_computed(passed, registers, interrupt):
+            yield
+            enter(context)
         found = [(place, registers[register]) for place, register in self._leaves]
         if not all(gradient.shape == registers[place].shape for place, gradient in found):
             raise Unusual
@@ -290,7 +303,7 @@ class RepeatedStep:
             else:
                 try:
                     enter(item.context)
-                    _compute(item.parts, registers)
+                    _is_computed(iter(item.parts), registers, NEVER)
                     if item.writer is not None:
                         item.writer(np, *map(at, item.places))
                 except Exception:  # noqa: BLE001 - the command raises it again
@@ -300,10 +313,14 @@ class RepeatedStep:
         return len(self._items), named
 
 
-def _compute(parts: Sequence[ListedPart], registers: list[Any]) -> None:
-    """Compute parts of a call. Raises Unusual for a result of another description, and what the forwards raise."""
-    for forward, places, out, unneeded, (shape, strides, dtype) in parts:
-        made = forward(np, *map(registers.__getitem__, places))
+def _is_computed(waiting: Iterator[ListedPart], registers: list[Any], interrupt: Interrupt) -> bool:
+    """Compute parts of calls; False if a pause is due before the last is done.
+
+    Raises Unusual for a result of another description, Stopped, and what the forwards raise.
+    """
+    at = registers.__getitem__
+    for forward, places, out, unneeded, (shape, strides, dtype) in waiting:
+        made = forward(np, *map(at, places))
         if type(made) is not np.ndarray:
             made = as_array(made)
         if made.shape != shape or made.strides != strides or made.dtype is not dtype:
@@ -311,6 +328,9 @@ def _compute(parts: Sequence[ListedPart], registers: list[Any]) -> None:
         registers[out] = made
         for each in unneeded:
             registers[each] = None
+        if monotonic() >= interrupt.at and pauses(interrupt):
+            return False
+    return True
 
 
 def _fits(tensor: Tensor, expected: Operand) -> bool:

@@ -23,8 +23,8 @@ from gradwire_engine.graph.tensor import Tensor
 from gradwire_engine.op.repeated import Listing, Operand, may_repeat
 from gradwire_engine.op.repeated_source import as_array
 
-#: Seconds of a step that may run without a pause, by its thread's clock: about a slice of a scheduler.
-_LONGEST = 0.002
+#: Seconds of the computation that checks a step, which does not pause, by its thread's clock.
+_LONGEST = 0.02
 
 
 class Call(NamedTuple):

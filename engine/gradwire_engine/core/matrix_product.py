@@ -37,6 +37,10 @@ _SHARED_BESIDE = 1 << 22
 _THIN = 16 if os.environ.get("OPENBLAS_CORETYPE", "").lower() in ("", "skylakex", "cooperlake", "sapphirerapids") else 0
 _THIN_WORTH = 1_000_000
 _TILE = 1 << 18  # multiply-adds of a tile of OpenBLAS, at least
+#: What a tile of OpenBLAS takes, in copied elements of the factors. So many multiply-adds take as long as one. A row
+#: takes so many more, if other tiles have the rest of the result's row: cores fetch lines ahead that others write. This
+#: is for each pass through the result; there is one for so many elements of the inner dimension.
+_PER_COPY, _DIVIDED_ROW, _DEPTH = 10, 600, 320
 _PIECE = 1 << 19  # multiply-adds of a piece of a batch
 _ROWS, _COLUMNS = 112, 400  # of a tile, at least
 _BIG = 1 << 18  # elements of the second factor, which each tile reads: then tiles have twice as many rows
@@ -300,7 +304,7 @@ def _layout(
         strides, other_strides = other_strides, strides
         one, other, rows, columns = _turned(other), _turned(one), columns, rows
     if isinstance(_fast(), OpenBlas):
-        tiles = _grid(rows, columns, _count(rows * columns * inner, prod(lead)))
+        tiles = _grid(rows, columns, inner, _count(rows * columns * inner, prod(lead)))
     else:
         tiles = _tiles(rows, columns, inner, bool(lead))
         if not lead and len(tiles) > _CORES and _cuts_freely(rows, columns, inner, one[0], other[0]):
@@ -361,17 +365,26 @@ def _count(work: int, matrices: int) -> int:
     return min(-(-_CORES // matrices), _MOST_CUTS, max(1, work // _TILE))
 
 
-def _grid(rows: int, columns: int, count: int) -> list[tuple[int, int, int, int]]:
-    """At most so many tiles of equal size, which read least of the factors."""
+def _grid(rows: int, columns: int, inner: int, count: int) -> list[tuple[int, int, int, int]]:
+    """At most so many tiles of about equal size, of which the largest takes least time."""
     while True:
         pairs = [(down, count // down) for down in range(1, count + 1) if not count % down]
         fitting = [(down, right) for down, right in pairs if _may_cut(rows, down) and _may_cut(columns, right)]
         if fitting:
             break
         count -= 1
-    down, right = min(fitting, key=lambda cuts: (rows / cuts[0] + columns / cuts[1], cuts))
-    across = _even(columns, right)
-    return [(row, height, column, width) for row, height in _even(rows, down) for column, width in across]
+    grids = [
+        [(row, height, column, width) for row, height in _even(rows, down) for column, width in _even(columns, right)]
+        for down, right in fitting
+    ]
+    return min(grids, key=lambda tiles: _time(tiles, columns, inner))
+
+
+def _time(tiles: list[tuple[int, int, int, int]], columns: int, inner: int) -> int:
+    """What the first of these tiles, which none exceeds, takes."""
+    _, height, _, width = tiles[0]
+    divided = height * _DIVIDED_ROW * -(-inner // _DEPTH) if width < columns else 0
+    return (height * width // _PER_COPY + height + width) * inner + divided
 
 
 def _may_cut(length: int, count: int) -> bool:

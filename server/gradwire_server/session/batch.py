@@ -179,6 +179,8 @@ def run_batch(call: PendingCall) -> Steps[bytes]:
             yield from _run_commands(session, writer, call, commands, kinds, repeated, response)
         response.applied_seq = writer.applied
         response.durable_seq = writer.durable if session.durability.log_notes is None else writer.applied
+        if session.joined is not None:
+            response.joined.commands, response.joined.seconds = session.joined
         if writer.dropped.numbers:
             response.dropped_hooks.extend(writer.dropped.report(writer.applied))
         serializing = time.monotonic()
@@ -249,6 +251,7 @@ def _run_commands(
     be activated again.
     """
     session.inline_left = min(RESPONSE_BYTES, session.limits.max_message_bytes) * 3 // 4
+    session.joined = None
     session.cancel_token.begin_call(call.ticket, writer=writer.number)
     unused = {} if repeated else last_uses(commands, kinds)
     raw = b"" if STEP in kinds else call.raw
@@ -290,7 +293,7 @@ def _command_steps(
         if clock() >= schedule.turn_ends:  # never after the last command, whose answer is ready
             yield None
         if kind == STEP:
-            done = repeated or run_found(session, writer, command, unused.get(number, ()))
+            done = repeated or (yield from run_found(session, writer, command, unused.get(number, ())))
             if done < command.count:
                 parts = command.commands()
                 of_parts = uses_of(parts, _kinds(parts), set(unused.get(number, ())))
@@ -306,7 +309,7 @@ def _command_steps(
             step = None
             if not repeated and begun is None:
                 step = begun = find_step(session, writer, commands, kinds, number)
-            if step is not None and (done := run_step(session, writer, step, commands, unused)):
+            if step is not None and (done := (yield from run_step(session, writer, step, commands, unused))):
                 begun = None
                 if raw and done == len(step.known.kinds):
                     session.templates.make(raw, step, partial(collect, writer), writer)

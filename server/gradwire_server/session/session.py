@@ -102,6 +102,8 @@ class Session(TensorTable):
         self.cancel_token = cancel_token
         self.groups = GroupTable(key, self.account, cancel_token, self.durability)
         self.unary_commands = 0  # commands applied by unary calls
+        #: Of the last long step of the batch that was computed at once: its commands and seconds.
+        self.joined: tuple[int, float] | None = None
         self.inline_left = 0  # bytes of values that the current response may still hold
         self.command = RunningCommand(key)
         durability = self.durability

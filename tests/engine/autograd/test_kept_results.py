@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from gradwire_engine import REGISTRY, Account, Context, activate, backward, tensor
-from gradwire_engine.autograd.kept_results import KeptResults, Symbol, left_values
+from gradwire_engine.autograd.kept_results import KeptResults, Symbol, UnlinkedNode, left_values
 from gradwire_engine.core.context import CURRENT
+from gradwire_engine.graph.graph import Node
 from gradwire_engine.op.repeated import listing_of
 from tests.engine.repeating import repeated_call
 
@@ -46,6 +47,12 @@ def test_a_freed_and_an_unfreed_result_have_the_tensors_and_nodes_of_their_calls
         assert (kept[place].node.name, kept[place].node.op) == (real.node.name, real.node.op)
         assert (kept[place].node.seq, kept[place].node.command) == (100 + place - 1, 7 + place - 1)
     assert kept[2].node.edges[0][0].name == made[1].node.name and kept[2].node.edges[0][0].freed
+    alone = results.keeping((2,)).tensors(registers, {0: leaf}, 100, 7)[2].node
+    assert type(alone) is UnlinkedNode
+    ((behind, _), no_edge), again = alone.edges, alone.edges
+    assert type(alone) is Node and again is alone.edges and no_edge is None
+    assert (behind.name, behind.seq, behind.command, behind.freed) == (made[1].node.name, 100, 7, True)
+    assert behind.edges == made[1].node.edges
     backward([kept[3]], [tensor(np.ones(2))])  # nothing has freed it
     np.testing.assert_array_equal(leaf.grad.array, np.cos(leaf.array))
 

@@ -6,6 +6,7 @@ tests/server/session/test_steps.py compares whole sessions.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ import pytest
 
 from gradwire_engine import REGISTRY, Account, Context, Tensor, activate, backward, tensor
 from gradwire_engine.autograd.repeated_backward import PassMemo
-from gradwire_engine.autograd.repeated_step import Ran, RepeatedStep
+from gradwire_engine.autograd.repeated_step import Ran, RepeatedStep, Running
 from gradwire_engine.autograd.step_join import Call, make
-from gradwire_engine.core.context import CURRENT
+from gradwire_engine.core.context import CURRENT, Interrupt
 from gradwire_engine.graph.callbacks import hook_tensor, hooks_of
 from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback
 from gradwire_engine.graph.tensor import edge_of
@@ -28,6 +29,16 @@ def context() -> Iterator[Context]:
     made = Context(account=Account(limit=1 << 30))
     with activate(made):
         yield made
+
+
+def finished(running: Running) -> Ran | None:
+    """What a step returns; its pauses are empty."""
+    while True:
+        try:
+            next(running)
+        except StopIteration as done:
+            made: Ran | None = done.value
+            return made
 
 
 class Steps:
@@ -94,7 +105,7 @@ class Steps:
 
     def run(self, step: RepeatedStep, scale: float = 1.5) -> Ran | None:
         given = [self.leaves[place] for place, _, _ in step.given]
-        return step.run(given, [scale], self.context, lambda context: None)
+        return finished(step.run(given, [scale], self.context, lambda context: None))
 
 
 @pytest.fixture
@@ -211,6 +222,40 @@ def test_no_list_is_made_of_calls_that_give_other_bits(steps: Steps) -> None:
 def test_contexts_are_entered_in_the_order_of_the_calls(steps: Steps, step: RepeatedStep) -> None:
     entered: list[Context] = []
     given = [steps.leaves[place] for place, _, _ in step.given]
-    assert step.run(given, [1.5], steps.context, entered.append) is not None
+    assert finished(step.run(given, [1.5], steps.context, entered.append)) is not None
     assert entered == [steps.context, steps.context]
     assert CURRENT.get() is steps.context
+
+
+class Impatient(Interrupt):
+    """Asks for a pause after each forward; stops at the `last` check, if any."""
+
+    def __init__(self, last: int = 0) -> None:
+        super().__init__()
+        self.at, self.last, self.checks = 0.0, last, 0
+
+    def stopping(self) -> bool:
+        self.checks += 1
+        return self.checks == self.last
+
+
+def test_a_step_pauses_between_its_forwards_and_computes_the_same(steps: Steps, step: RepeatedStep) -> None:
+    steps.run(step)
+    expected = steps.taken()
+    steps.context = replace(steps.context, interrupt=Impatient())
+    entered: list[Context] = []
+    given = [steps.leaves[place] for place, _, _ in step.given]
+    running = step.run(given, [1.5], steps.context, entered.append)
+    pauses = sum(1 for _ in running)
+    assert pauses >= len(Steps.PLAN)
+    assert len(entered) >= pauses  # another session may have activated another context
+    assert steps.taken() == expected
+
+
+def test_a_step_that_is_cancelled_in_a_pause_changes_nothing(steps: Steps, step: RepeatedStep) -> None:
+    for last in range(1, 6):
+        steps.context = replace(steps.context, interrupt=Impatient(last))
+        nodes = steps.context.nodes.next
+        assert steps.run(step) is None
+        assert all(leaf.grad is None for leaf in steps.leaves)
+        assert steps.context.nodes.next == nodes

@@ -119,10 +119,10 @@ CASES = [
               ("mse_backward",), (_WIDE, _WIDE), kwargs={"reduction": reduction})
         for reduction in ("mean", "sum")
     ),
-    _Case("max_pool2d", functional.max_pool2d, ("max_pool2d", "max_unpool2d"), ((3, 20, 17, 23),), args=(3, 2, 1)),
-    _Case("adaptive_max_pool2d", functional.adaptive_max_pool2d, ("max_pool2d",), ((3, 20, 16, 24),), args=((4, 8),)),
-    _Case("max_pool3d", functional.max_pool3d, ("max_pool3d", "max_unpool3d"), ((4, 8, 9, 11, 14),), args=(3, 2, 1)),
-    _Case("adaptive_max_pool3d", functional.adaptive_max_pool3d, ("max_pool3d",), ((2, 3, 8, 12, 16),),
+    _Case("max_pool2d", functional.max_pool2d, ("max_pool", "max_unpool"), ((3, 20, 17, 23),), args=(3, 2, 1)),
+    _Case("adaptive_max_pool2d", functional.adaptive_max_pool2d, ("max_pool",), ((3, 20, 16, 24),), args=((4, 8),)),
+    _Case("max_pool3d", functional.max_pool3d, ("max_pool", "max_unpool"), ((4, 8, 9, 11, 14),), args=(3, 2, 1)),
+    _Case("adaptive_max_pool3d", functional.adaptive_max_pool3d, ("max_pool",), ((2, 3, 8, 12, 16),),
           args=((4, 4, 8),)),
     *(
         _Case("cdist", torch.cdist, (f"cdist_{p:g}", f"cdist_{p:g}_backward"), ((70, 21), (75, 21)),
@@ -189,8 +189,8 @@ def test_loops_compute_what_pytorch_does(case: _Case, dtype: Any, noted: NotedLo
 
 def test_every_loop_has_a_case() -> None:
     named = {name for case in CASES for name in case.loops}
-    pools = {*max_pool.NAMES} - {"max_pick2d", "max_pick3d"}  # of second derivatives, which have their own test
-    others = {*pools, *distances.NAMES, *column_dots.NAMES, *_FOLDS}  # test_scan_loops.py has all scans
+    pools = {*max_pool.NAMES} - {"max_pick"}  # of second derivatives, which has its own test
+    others = {*pools, *distances.NAMES, *column_dots.NAMES, *_FOLDS}  # scans and scatters have tests of their own
     assert named == {*forms.FORMS, *(f"batch_norm_{name}" for name in forms.BATCH_NORM), *others}
 
 
@@ -327,8 +327,7 @@ def test_max_pooling_and_its_derivatives_have_pytorchs_bits(
     assert g.grad is not None
     pairs = [(made, expected), (index, place), (grad, bent), (g.grad, h.grad)]
     assert [one.array.tobytes() for one, _ in pairs] == [other.detach().numpy().tobytes() for _, other in pairs]
-    wanted = {f"{name}{dims}d" for name in ("max_pool", "max_unpool", "max_pick")}
-    assert {name for name, _ in noted.found} == wanted
+    assert {name for name, _ in noted.found} == {"max_pool", "max_unpool", "max_pick"}
 
 
 @pytest.mark.parametrize("special", [np.nan, np.inf, -np.inf, 1e18, -0.0])
@@ -366,8 +365,38 @@ def test_a_position_that_no_window_has_is_skipped(noted: NotedLoops) -> None:
     which[0, 0, 0] = 0
     sizes = [[2, 2], [2, 2], [0, 0], [1, 1], [80, 80]]
     made = OPS["_max_unpool"](engine.tensor(grad), engine.tensor(which), *sizes)
-    assert noted.found == {("max_unpool2d", "f")}
+    assert noted.found == {("max_unpool", "f")}
     assert made.array.sum() == made.array[0, 0, 0] == 1
+
+
+_WINDOWS_AT_THE_BORDER = [
+    # kernel, stride, padding, dilation, size
+    ([3, 3], [1, 1], [1, 1], [4, 4], [8, 70]),  # no row of windows lies inside
+    ([2, 2], [1, 1], [1, 1], [9, 9], [9, 60]),  # some windows hold padding only
+    ([3, 3, 3], [2, 1, 2], [1, 1, 1], [3, 2, 1], [6, 5, 40]),
+    ([1, 4], [1, 4], [0, 2], [1, 1], [9, 130]),
+]
+
+
+@pytest.mark.parametrize("sizes", _WINDOWS_AT_THE_BORDER, ids=repr)
+@pytest.mark.parametrize("ceil_mode", [False, True])
+def test_windows_that_reach_outside_have_the_bits_of_numpy(
+    sizes: tuple[list[int], ...], ceil_mode: bool, noted: NotedLoops
+) -> None:
+    *window, size = sizes
+    rng = np.random.default_rng(6)
+    x = rng.integers(-2, 3, (16, 32, *size)).astype(np.float32)
+    x[rng.random(x.shape) < 0.1] = -np.inf
+    found = []
+    for loops in (noted, None):
+        with engine.activate(replace(CURRENT.get(), loops=loops)):
+            values, which = OPS["_max_pool"](engine.tensor(x), *window, ceil_mode)
+            grad = np.random.default_rng(7).integers(-9, 9, values.shape).astype(np.float32)  # any order sums exactly
+            added = OPS["_max_unpool"](engine.tensor(grad), which, *window, size)
+            taken = OPS["_max_pick"](engine.tensor(x), which, *window)
+            found.append([each.array.tobytes() for each in (values, which, added, taken)])
+    assert found[0] == found[1]
+    assert {name for name, _ in noted.found} == {*max_pool.NAMES}
 
 
 def test_normal_numbers_have_a_loop_in_float32_only() -> None:

@@ -268,21 +268,23 @@ def test_thin_products_are_those_of_blas(
 
 
 @pytest.mark.parametrize(
-    ("rows", "columns", "count", "tiles"),
+    ("rows", "columns", "inner", "count", "tiles"),
     [
-        (512, 1024, 2, [(0, 512, 0, 512), (0, 512, 512, 512)]),
-        (1024, 512, 2, [(0, 512, 0, 512), (512, 512, 0, 512)]),
-        (512, 10, 2, [(0, 256, 0, 10), (256, 256, 0, 10)]),
-        (100, 90, 4, [(0, 64, 0, 48), (0, 64, 48, 42), (64, 36, 0, 48), (64, 36, 48, 42)]),
-        (20, 20, 8, [(0, 20, 0, 20)]),
-        (64, 40, 7, [(0, 32, 0, 32), (0, 32, 32, 8), (32, 32, 0, 32), (32, 32, 32, 8)]),
+        (512, 1024, 1024, 2, [(0, 256, 0, 1024), (256, 256, 0, 1024)]),  # no row of the result has two writers
+        (1024, 512, 512, 2, [(0, 512, 0, 512), (512, 512, 0, 512)]),
+        (32, 1024, 1024, 2, [(0, 32, 0, 512), (0, 32, 512, 512)]),  # copying all columns twice would take longer
+        (512, 10, 1024, 2, [(0, 256, 0, 10), (256, 256, 0, 10)]),
+        (40, 400, 100, 2, [(0, 40, 0, 208), (0, 40, 208, 192)]),  # not 32 and 8 rows
+        (256, 1024, 1024, 4, [(0, 128, 0, 512), (0, 128, 512, 512), (128, 128, 0, 512), (128, 128, 512, 512)]),
+        (20, 20, 1024, 8, [(0, 20, 0, 20)]),
+        (64, 40, 256, 7, [(0, 32, 0, 32), (0, 32, 32, 8), (32, 32, 0, 32), (32, 32, 32, 8)]),
     ],
     ids=str,
 )
-def test_tiles_are_as_many_as_cores_and_read_least(
-    rows: int, columns: int, count: int, tiles: list[tuple[int, ...]]
+def test_tiles_are_as_many_as_cores_and_take_least_time(
+    rows: int, columns: int, inner: int, count: int, tiles: list[tuple[int, ...]]
 ) -> None:
-    assert module._grid(rows, columns, count) == tiles
+    assert module._grid(rows, columns, inner, count) == tiles
 
 
 def test_openblas_has_its_threads_again_after_a_product_that_fails_or_not(

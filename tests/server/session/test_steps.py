@@ -66,7 +66,7 @@ class Pair:
         run = RepeatedStep.run
 
         def counted(step: RepeatedStep, *args: Any) -> Any:
-            received = run(step, *args)
+            received = yield from run(step, *args)
             self.ran.append(received is not None)
             return received
 

@@ -26,8 +26,8 @@ class Loop(Pair):
         self.found: list[int] = []
         run = batch.run_found
 
-        def counted(session: Any, writer: Any, found: Found, released: Any) -> int:
-            done = run(session, writer, found, released)
+        def counted(session: Any, writer: Any, found: Found, released: Any) -> Any:
+            done = yield from run(session, writer, found, released)
             self.found.append(done)
             return done
 

@@ -4034,6 +4034,9 @@ pub struct RunResponse {
     /// answers.
     #[prost(fixed64, repeated, tag = "5")]
     pub dropped_hooks: ::prost::alloc::vec::Vec<u64>,
+    /// The batch's last training step that was computed at once and has more than 64 calls before its backward.
+    #[prost(message, optional, tag = "6")]
+    pub joined: ::core::option::Option<JoinedStep>,
     /// The batch's timings, if the request asked for them.
     #[prost(message, optional, tag = "32")]
     pub timings: ::core::option::Option<Timings>,
@@ -4041,6 +4044,17 @@ pub struct RunResponse {
     /// an empty kind. After the first ten thousand the rest is one entry named "others".
     #[prost(message, repeated, tag = "33")]
     pub op_times: ::prost::alloc::vec::Vec<OpTime>,
+}
+/// A training step that came in one batch and was computed at once, since the same came before. Where such steps take
+/// little time, a client does well to send each of them in one batch.
+#[derive(Clone, Copy, PartialEq, ::prost::Message)]
+pub struct JoinedStep {
+    /// Its calls, its backward, and what follows.
+    #[prost(uint32, tag = "1")]
+    pub commands: u32,
+    /// Processor time that it took.
+    #[prost(double, tag = "2")]
+    pub seconds: f64,
 }
 /// A batch's time on the server, in seconds.
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]

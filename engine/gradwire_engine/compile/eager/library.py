@@ -12,7 +12,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradwire_engine.compile.eager import column_dots, distances, max_pool, recurrent, scans
+from gradwire_engine.compile.eager import column_dots, distances, max_pool, recurrent, scans, scatters
 from gradwire_engine.compile.eager.forms import BATCH_NORM, FORMS, loop_of
 from gradwire_engine.compile.eager.gpu import GpuLoops, check_results, gpu_loops
 from gradwire_engine.compile.fusion.form import FULL, is_flat
@@ -26,8 +26,8 @@ _CODES = {"f": "f4", "d": "f8"}
 #: The names of all loops.
 NAMES = frozenset(
     {
-        *max_pool.NAMES, *distances.NAMES, *column_dots.NAMES, *scans.NAMES, *FORMS, *recurrent.STEPS, "normal",
-        *(f"batch_norm_{name}" for name in BATCH_NORM),
+        *max_pool.NAMES, *distances.NAMES, *column_dots.NAMES, *scans.NAMES, *scatters.NAMES, *FORMS,
+        *recurrent.STEPS, "normal", *(f"batch_norm_{name}" for name in BATCH_NORM),
     }
 )  # fmt: skip
 _MOST_PRELOADED = 24
@@ -46,7 +46,7 @@ class _Source:
 
 def _source_of(name: str, dtype: str) -> _Source | None:
     """A loop by its name; None if there is none for a dtype."""
-    for module in (max_pool, distances, column_dots, scans):
+    for module in (max_pool, distances, column_dots, scans, scatters):
         text = module.source_of(name, dtype)
         if text is not None:
             return _Source(text, module.OPERATIONS, 0, False)

@@ -22,8 +22,10 @@ from gradwire_engine.ops.base.checks import admit, broadcast_shape, normalize_di
 from gradwire_engine.ops.base.compare import eq
 from gradwire_engine.ops.base.fill import where, zeros
 from gradwire_engine.ops.base.index_accumulation import add_flat, add_rows
+from gradwire_engine.ops.base.loops import Loops, with_loop
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.elementwise.binary import remainder
+from gradwire_engine.ops.index import scatter_loops
 from gradwire_engine.ops.index.index import checked, getitem
 from gradwire_engine.ops.shape.shape import flatten, narrow, reshape
 
@@ -317,7 +319,21 @@ gather.sized_by(
 )
 
 
+def _by_loop(loops: Loops, name: str, called: str, g: Array, dim: int, index: Array, shape: Ints) -> Array | None:
+    """`g` scattered by a loop of this name; None if no loop fits. `called`: the op that refuses an index."""
+    if not scatter_loops.fits(g, dim, index, shape):
+        return None
+    if not are_within(index, 0, shape[-1]):
+        _check_along(called, index, index, len(shape) - 1, shape[-1])
+    return scatter_loops.scattered(loops, name, g, index, shape)
+
+
+def _gather_backward_loop(loops: Loops, xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array | None:
+    return _by_loop(loops, "gather_backward", "gather", g, dim, index, shape)
+
+
 @op(name="_gather_backward", node="ScatterAddBackward0", cost=gathering(60))
+@with_loop(_gather_backward_loop)
 def gather_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
     """Adjoint of gather: add g into zeros at the indices."""
     whole = xp.zeros(shape, dtypes.float32 if is_half(g.dtype) else g.dtype)
@@ -328,9 +344,16 @@ def gather_backward(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> A
 
 gather.grad(input=lambda g, dim, index, input_meta: gather_backward(g, dim, index, input_meta.shape)).tangent("linear")
 gather_backward.grad(g=lambda g, dim, index: gather(g, dim, index)).tangent("linear")
+gather.by_loops("gather_backward")
+gather_backward.by_loops("gather_backward")
+
+
+def _put_along_loop(loops: Loops, xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array | None:
+    return _by_loop(loops, "put_along", "scatter", g, dim, index, shape)
 
 
 @op(name="_put_along", node="ScatterBackward0", cost=gathering(30))
+@with_loop(_put_along_loop)
 def put_along(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
     """Write g into zeros at the indices, none of which repeats."""
     whole = xp.zeros(shape, g.dtype)
@@ -339,6 +362,7 @@ def put_along(xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array:
 
 
 put_along.grad(g=lambda g, dim, index: gather(g, dim, index)).tangent("linear")
+put_along.by_loops("put_along", "gather_backward")
 
 
 def source_part(src: Any, index: Any) -> Any:

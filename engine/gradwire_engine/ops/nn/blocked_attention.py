@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -91,8 +92,7 @@ class _Attention:
         """softmax of a block's scores behind the mask; a query that may attend to no key has weights 0."""
         rows = place[-1]
         if self.is_causal:
-            later = np.arange(rows.start, keys) > np.arange(rows.start, rows.stop)[:, None]
-            np.copyto(scores[..., rows.start :], -math.inf, where=later)
+            np.copyto(scores[..., rows.start :], -math.inf, where=_later(rows.stop - rows.start, keys - rows.start))
         alone = None
         if self.mask is not None:
             index = (*place, slice(0, keys))
@@ -106,6 +106,14 @@ class _Attention:
         if alone is not None:
             made[alone] = 0
         return made
+
+
+@lru_cache(maxsize=8)
+def _later(queries: int, keys: int) -> Array:
+    """Which of a block's last keys are behind each of its queries. It has at most a block's bytes / 4."""
+    made: Array = np.arange(keys) > np.arange(queries)[:, None]
+    made.flags.writeable = False
+    return made
 
 
 def _alone(scores: Array) -> Array | None:

@@ -4,11 +4,11 @@ So decoding is one conversion for all calls and a few lookups for each.
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
 from struct import unpack
-from typing import Any
+from typing import Any, TypeAlias
 
 from gradwire.v1 import commands_pb2, service_pb2
 from gradwire_engine import EngineError, Tensor
@@ -25,7 +25,10 @@ from gradwire_server.session.writers import Writer
 
 MAX_PREPARED_BYTES = 256
 _WORD = 8
+_LONG = 64  # calls of a step above which its time is told
 _MOST_BEFORE = 256  # commands from a step's first calls to its backward
+#: Yields in pauses, and returns how many commands have run.
+Commanded: TypeAlias = Generator[None, None, int]
 
 
 def prepare(session: Session, request: commands_pb2.Prepare, answer: commands_pb2.PrepareResponse | None) -> None:
@@ -54,6 +57,9 @@ def find_step(
     if steps is None or _backward_of(commands, kinds, first) < 0:
         return None
     calls = commands[first].calls
+    prepared = writer.prepared.get(int.from_bytes(calls.words[:_WORD], "little"))
+    if prepared is None or not prepared.has_operands:
+        return None  # it makes a tensor of nothing, as a step's first leaf
     if not steps.is_worth((calls.count, calls.words[:_WORD], len(calls.words))):
         return None
     found = collect(writer, commands, kinds, first)
@@ -85,7 +91,12 @@ def collect(
             count = len(found.kinds)
             if not _add_calls(writer, found, command, at):
                 break
-            in_place = any(kind.call.in_place for kind in found.kinds[count:] if isinstance(kind, Prepared))
+            added = [kind.call for kind in found.kinds[count:] if isinstance(kind, Prepared)]
+            if any(call.op.views != "never" for call in added):
+                found.drop(count)  # a view may be seen after the step
+                found.cut = False
+                break
+            in_place = any(call.in_place for call in added)
             if _backward_of(commands, kinds, at) > 0 and not in_place:
                 found.drop(count)
                 found.cut = False
@@ -143,8 +154,8 @@ def run_step(
     step: Step,
     commands: Sequence[service_pb2.Command],
     released: Mapping[int, Sequence[int]],
-) -> int:
-    """Run a step; how many of its commands have run, 0 with nothing changed.
+) -> Commanded:
+    """Run a step; how many of its commands have run, 0 with nothing changed. Yields in pauses.
 
     commands: of the batch. released: ids by the command after which they are released.
     """
@@ -152,7 +163,8 @@ def run_step(
     if numbers is None or (created and not _create_all(session, writer, created)):
         return 0
     at = [each for each in range(step.first, step.end + 1) if each in released]
-    done = _run_known(session, writer, step.known, step.ids, numbers, list(chain(*map(released.get, at))))  # type: ignore[arg-type]
+    gone = list(chain(*map(released.get, at)))  # type: ignore[arg-type]
+    done = yield from _run_known(session, writer, step.known, step.ids, numbers, gone)
     if created and not done:
         session.release_all([each.id for each in created])
     return done
@@ -173,15 +185,15 @@ def _create_all(session: Session, writer: Writer, requests: Sequence[commands_pb
     return True
 
 
-def run_found(session: Session, writer: Writer, found: Found, released: Sequence[int]) -> int:
-    """Run a step that was found by its bytes; how many of its commands have run, 0 with nothing changed.
+def run_found(session: Session, writer: Writer, found: Found, released: Sequence[int]) -> Commanded:
+    """Run a step that was found by its bytes, as `run_step`.
 
     released: ids that are released when it has run.
     """
     template = found.template
     if not template.is_of(writer):
         return 0
-    return _run_known(session, writer, template.known, found.ids, found.numbers, released)
+    return (yield from _run_known(session, writer, template.known, found.ids, found.numbers, released))
 
 
 def _run_known(
@@ -191,12 +203,13 @@ def _run_known(
     ids: Sequence[int],
     numbers: Sequence[float],
     released: Sequence[int],
-) -> int:
+) -> Commanded:
     if session.steps is None or not _may_join(session, writer):
         return 0
     gone = set(released)
     first = writer.command_number(writer.applied + 1)
-    ran = known.run(session, ids, numbers, gone, first)
+    began = time.thread_time() if known.calls > _LONG else 0.0
+    ran = yield from known.run(session, ids, numbers, gone, first)
     if ran is None:
         return 0
     session.steps.has_run()
@@ -208,6 +221,8 @@ def _run_known(
     if whole:
         gone.difference_update([ids[place] for place in known.results])
         session.release_all(gone)
+        if known.calls > _LONG:
+            session.joined = done, time.thread_time() - began
     return done
 
 

@@ -107,6 +107,11 @@ class Prepared:
         """Apply the op, in its context, to arguments that the likely call did not take. Raises EngineError."""
         return self.repeats.apply(arguments) if self.repeatable else self.call.apply(arguments)
 
+    @property
+    def has_operands(self) -> bool:
+        """Whether its calls take tensors."""
+        return bool(self.tensors or self.lists or self.indices)
+
     def listing_for(self, operands: Sequence[Description], numbers: Sequence[float]) -> Listing | None:
         """What the repeated call of such operands and numbers, in the words' order, computes; None without one."""
         return self.repeats.listing_for(operands, numbers) if self.plainly else None

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 
 from gradwire_engine import Context, Tensor
 from gradwire_engine.autograd.repeated_backward import PassMemo
-from gradwire_engine.autograd.repeated_step import Ran, RepeatedStep
+from gradwire_engine.autograd.repeated_step import Ran, RepeatedStep, Running
 from gradwire_engine.autograd.step_join import Call, Cleared, Named, make
 from gradwire_engine.op.repeated import Listing
 from gradwire_server.common.protocol import CLIENT_IDS
@@ -22,8 +22,9 @@ from gradwire_server.session.prepared.repeats import Description, describe, desc
 _MOST_COMMANDS = 1024  # of a step
 _MOST_KNOWN = 1 << 13  # commands of all steps that are known
 _MOST_PATTERNS = 16  # of the ids of one step
-_ALWAYS = 2  # runs of a step at each of which it may be noted; after them only at powers of two, and at `_REPAID`
-_REPAID = 12  # runs of a step from which its pass may be noted for it, which costs what many joined steps save
+_ALWAYS = 2  # runs of a step at each of which it may be noted; after them only at powers of two, and from `_REPAID` on
+#: Runs of a step from which its pass may be noted for it, which costs what many joined steps save; how often in a row.
+_REPAID, _IN_A_ROW = 12, 4
 _PATIENCE = 16  # steps in a row that a list could not run, until it is made anew
 _TRIED = 64  # runs of calls until they are collected at one of so many only
 #: Runs from which a step is noted; and one that the end of a batch may have cut.
@@ -223,8 +224,8 @@ class Known:
 
     def run(
         self, scope: StepScope, ids: Sequence[int], numbers: Sequence[float], gone: set[int], first: int
-    ) -> Ran | None:
-        """Run a step; None, with nothing changed, if its commands must run. `bind` must follow.
+    ) -> Running:
+        """Run a step; None, with nothing changed, if its commands must run. `bind` must follow. Yields in pauses.
 
         ids: by place. numbers: those that may vary. gone: ids that are released by the end of the step. first: number
         of the first command.
@@ -242,7 +243,7 @@ class Known:
         tensors = [store.get(ids[place]) for place in self.given]
         if None in tensors:
             return None
-        ran = step.run(tensors, numbers, scope.grad_context, scope.enter, kept, first)  # type: ignore[arg-type]
+        ran = yield from step.run(tensors, numbers, scope.grad_context, scope.enter, kept, first)  # type: ignore[arg-type]
         if ran is not None:
             self.misses = 0
         return ran
@@ -323,7 +324,7 @@ class Step:
     def _is_due(self, runs: int) -> bool:
         if runs < (_OFTEN_CUT if self.commands.cut else _OFTEN):
             return False
-        return runs <= _ALWAYS or runs == _REPAID or not runs & (runs - 1)
+        return runs <= _ALWAYS or 0 <= runs - _REPAID < _IN_A_ROW or not runs & (runs - 1)
 
     def note(self, scope: StepScope) -> bool:
         """Note the step, when its calls have run and its backward has not, and no result was released.

@@ -93,7 +93,7 @@ def _adaptive_max_input(g: Any, out1: Any, input_meta: Any, size: Ints) -> Any:
     return reshape(added, shape)
 
 
-_adaptive_max_pool.by_loops("max_pool2d", "max_pool3d")
+_adaptive_max_pool.by_loops("max_pool")
 _adaptive_max_pool.grad(input=_adaptive_max_input)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from gradwire_engine.ops.nn.windows import Window
 
 Ints = Any
 _DIMENSIONS = (2, 3)
+_MOST_DIMENSIONS = 3
+_MOST_KEPT = 256  # geometries, of 2 KB at most
 _MOST_TAPS = 64  # of larger windows, NumPy's doubling takes fewer operations; positions are bytes
 
 
@@ -31,18 +34,42 @@ def _fits(window: Window, *arrays: Array) -> bool:
 
 
 def _geometry(window: Window) -> Array:
-    """The sizes of a plane's windows, then the offset of each kernel position along each dimension."""
-    places = np.array(list(itertools.product(*map(range, window.kernel))), np.int64) * np.array(window.dilation)
-    numbers = [window.taps, *window.output, *window.size, *window.stride, *window.padding]
-    sizes = [math.prod(window.size), math.prod(window.output)]
-    return np.concatenate([np.array([*numbers, *sizes], np.int64), places.ravel(order="F")])
+    """The sizes of a plane's windows, then the offset of each kernel position along each dimension and in the plane."""
+    return _geometry_of(*(
+        (one,) * (_MOST_DIMENSIONS - len(sizes)) + tuple(sizes)
+        for sizes, one in (
+            (window.output, 1), (window.size, 1), (window.stride, 1), (window.padding, 0), (window.kernel, 1),
+            (window.dilation, 1),
+        )
+    ))  # fmt: skip
+
+
+@lru_cache(_MOST_KEPT)
+def _geometry_of(output: Ints, size: Ints, stride: Ints, padding: Ints, kernel: Ints, dilation: Ints) -> Array:
+    inside = [_inside(*sizes) for sizes in zip(output, size, stride, padding, kernel, dilation, strict=True)]
+    steps = [range(0, count * gap, gap) for count, gap in zip(kernel, dilation, strict=True)]
+    places = list(itertools.product(*steps))
+    numbers = [len(places), *output, *size, *stride, *padding, *(first for first, _ in inside)]
+    numbers += [*(end for _, end in inside), math.prod(size), math.prod(output)]
+    numbers += itertools.chain(*zip(*places, strict=True))
+    numbers += [(z * size[1] + y) * size[2] + x for z, y, x in places]
+    made = np.array(numbers, np.int64)
+    made.flags.writeable = False
+    return made
+
+
+def _inside(count: int, size: int, stride: int, padding: int, kernel: int, dilation: int) -> tuple[int, int]:
+    """The first window that has no padding along a dimension, and the one after the last."""
+    first = min(-(-padding // stride), count)
+    room = size + padding - dilation * (kernel - 1) - 1
+    return first, max(first, min(count, room // stride + 1))
 
 
 def _run(loops: Loops, name: str, window: Window, *operands: Array) -> bool:
-    """Run a loop over the planes, by its name without the number of dimensions; whether there is one."""
+    """Run a loop over the planes; whether there is one."""
     dtype = next(each.dtype for each in operands if each.dtype != np.uint8)
     cells, dims = math.prod(window.output), len(window.kernel)
-    loop = find(loops, f"{name}{dims}d", dtype.char, cells)
+    loop = find(loops, name, dtype.char, cells)
     if loop is None:
         return False
     planes = operands[0].size // math.prod(operands[0].shape[-dims:])

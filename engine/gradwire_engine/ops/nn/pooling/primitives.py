@@ -252,9 +252,9 @@ max_pool.grad(
         g, out1, kernel, stride, padding, dilation, input_meta.shape[-len(kernel) :]
     )
 )
-max_pool.by_loops("max_pool2d", "max_unpool2d", "max_pool3d", "max_unpool3d")
-_max_unpool.by_loops("max_unpool2d", "max_pick2d", "max_unpool3d", "max_pick3d")
-_max_pick.by_loops("max_pick2d", "max_unpool2d", "max_pick3d", "max_unpool3d")
+max_pool.by_loops("max_pool", "max_unpool")
+_max_unpool.by_loops("max_unpool", "max_pick")
+_max_pick.by_loops("max_pick", "max_unpool")
 _max_unpool.grad(
     grad=lambda g, which, kernel, stride, padding, dilation: _max_pick(g, which, kernel, stride, padding, dilation)
 ).tangent("linear")
@@ -303,7 +303,7 @@ max_pool_with_indices.grad(
         g, out2, kernel, stride, padding, dilation, input_meta.shape[-len(kernel) :]
     )
 )
-max_pool_with_indices.by_loops("max_pool2d", "max_unpool2d", "max_pool3d", "max_unpool3d")
+max_pool_with_indices.by_loops("max_pool", "max_unpool")
 max_pool_with_indices.works_in(forward=2.3, backward=2.3)
 
 

@@ -1,5 +1,6 @@
 """Max pooling by loops: which calls ask for a loop, and which are left to NumPy."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -40,7 +41,7 @@ def test_large_images_of_both_dtypes_ask_for_a_loop(asked: list[str]) -> None:
         assert max_loops.picked(_NO_LOOPS, windows, whole, which) is None
         ones = window((_SIDE, _SIDE), (1, 1))
         assert max_loops.scattered(_NO_LOOPS, ones, whole, np.zeros(whole.shape, np.uint8)) is None
-    assert asked == ["max_pool2d", "max_pick2d", "max_unpool2d"] * 2
+    assert asked == ["max_pool", "max_pick", "max_unpool"] * 2
 
 
 def test_other_calls_are_left_to_numpy(asked: list[str]) -> None:
@@ -60,3 +61,19 @@ def test_other_calls_are_left_to_numpy(asked: list[str]) -> None:
     assert max_loops.picked(_NO_LOOPS, square, whole, places) is None
     assert max_loops.scattered(_NO_LOOPS, square, image(places.shape), places) is None
     assert asked == []
+
+
+@pytest.mark.parametrize(("stride", "padding", "dilation"), [*itertools.product((1, 2, 3), (0, 1, 2), (1, 2))])
+def test_windows_that_need_no_look_at_their_elements_are_all_that_have_no_padding(
+    stride: int, padding: int, dilation: int
+) -> None:
+    for size, kernel, ceil_mode in itertools.product((5, 8, 13), (1, 3, 4), (False, True)):
+        windows = Window((size,), (kernel,), (stride,), (padding,), (dilation,), ceil_mode)
+        (count,) = windows.output
+        if count < 1:
+            continue
+        begins = np.arange(count) * stride - padding
+        inside = np.flatnonzero((begins >= 0) & (begins + dilation * (kernel - 1) < size))
+        first, end = max_loops._inside(count, size, stride, padding, kernel, dilation)
+        assert list(range(first, end)) == list(inside)
+        assert 0 <= first <= end <= count
