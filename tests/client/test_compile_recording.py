@@ -201,6 +201,22 @@ def test_a_recording_waits_once_for_an_op_at_several_places(deferring, monkeypat
     assert made.grad_fn.name() == "TanhBackward0"
 
 
+@pytest.mark.filterwarnings("ignore:compile")  # the function that counts is Python that no program has
+def test_a_recording_prepares_each_op_that_it_foretells_once(deferring, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that is sent once is cheaper as it is."""
+    prepared: list[str] = []
+    prepare = deferring._prepare
+    monkeypatch.setattr(deferring, "_prepare", lambda entry, op: prepared.append(entry.name) or prepare(entry, op))
+
+    def layers(x):
+        for _ in range(10):
+            x = (x + 1.0).relu()
+        return x.neg().sum()
+
+    assert gradwire.compile(layers)(gradwire.ones(3, requires_grad=True)).item() == -33.0
+    assert sorted(prepared) == ["add", "relu"]
+
+
 def test_results_that_a_recording_foretells_are_described_as_the_functions(deferring) -> None:
     def made():
         x, h = gradwire.ones(3, 2), gradwire.ones(2, dtype=gradwire.float16)

@@ -82,6 +82,8 @@ class ReachableState:
         #: Values whose snapshots depend on the names.
         self._read_by_name: list[tuple[Any, str]] = []
         self._has_layers = False
+        #: Per class: the slots that are read.
+        self._members: dict[type[Any], list[Any]] = {}
         self._queue: deque[tuple[Any, str]] = deque()
 
     def walk(self, roots: Iterable[Any]) -> ReachableState:
@@ -105,6 +107,7 @@ class ReachableState:
         self.rates.clear()
         self.codes.clear()
         self._without_snapshot.clear()
+        self._members.clear()
         for root in self._roots:
             self._enqueue(root, "an argument or the function")
         for usage in self._learned if self.usage is None else [self.usage]:
@@ -392,13 +395,15 @@ class ReachableState:
         return self._names
 
     def _add_slots(self, value: Any, kind: type[Any]) -> None:
-        members = [
-            member
-            for base in kind.__mro__
-            for name, member in base.__dict__.items()
-            if is_a(member, types.MemberDescriptorType)
-            and (self.usage is None or self._reads_all or name in self.usage.attributes)
-        ]
+        members = self._members.get(kind)
+        if members is None:
+            members = self._members[kind] = [
+                member
+                for base in kind.__mro__
+                for name, member in base.__dict__.items()
+                if is_a(member, types.MemberDescriptorType)
+                and (self.usage is None or self._reads_all or name in self.usage.attributes)
+            ]
         if members:
             self._add(value, value_snapshots.of_slots, tuple(members))
 

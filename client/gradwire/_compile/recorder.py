@@ -262,11 +262,14 @@ class Recorder:
         return (step.command for step in self.steps)
 
     def learn_answer(self, entry: MemoEntry) -> None:
-        """Keep a command's answer for further ones with the same key, or with other sizes."""
+        """Keep a command's answer for further ones with the same key, or with other sizes.
+
+        A model with a pattern is made by rules, which also tell other sizes.
+        """
         known = self.known
         if known is not None and not self._is_elsewhere():
             known.answers[entry.key] = entry
-            if entry.model is not None:
+            if entry.model is not None and entry.model.pattern is None:
                 known.models.setdefault(entry.model.key, entry.model)
 
     def known_answer(self, key: tuple[Any, ...], values: Sequence[Any]) -> MemoEntry | None:

@@ -303,7 +303,7 @@ class Session:
             return
         if self._step_ends.are_far():
             self._take_arrived()
-        is_idle = not self._retransmission.in_flight and self.recorder is None
+        is_idle = not self._retransmission.in_flight
         if waiting >= (EARLY_COMMANDS if is_idle else self._enough()):
             self.flush()
 

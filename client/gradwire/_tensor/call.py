@@ -483,8 +483,12 @@ def _record_again(
         session.draws.begin()
     sent = [*values, *ids]
     if entry.template is None and entry.model is not None and entry.model.pattern is not None:
-        entry.make_template()
-    if entry.template is None:
+        # Described by rules. The next one is a call of a prepared op.
+        session.raise_if_unusable()
+        recorder.add_repeated(entry, sent)
+        session.post(entry.make_template().fill(sent), entry)
+        recorder.learn_answer(entry)
+    elif entry.template is None:
         # Inferred. Its template serializes the next one.
         session.post_recorded(build(sent), entry)
         entry.template = make_template(build, sent)

@@ -277,7 +277,8 @@ def test_another_program_in_place_of_the_compiler_fails_the_kernel(
 
 
 def test_llvm_that_cannot_be_loaded_fails_the_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The package is there, but not its shared library."""
+    """The package is there, but not its shared library, and the system does not describe the CPU."""
+    monkeypatch.setattr(kernel_cache, "_described_cpu", lambda: "")
     monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
     assert "llvmlite cannot be loaded" in Kernels(tmp_path).built(source(3)).failed
 

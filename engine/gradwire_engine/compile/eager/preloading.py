@@ -1,8 +1,9 @@
 """Preloading: reads in the background what the first ops on large arrays would wait for.
 
-That is LLVM, a team's code, the loops that recent processes used, and the kernels that oneDNN generates at its first
-product. They take 70 MiB, of which 12 are the process's own. So a process loads them when a session first holds as
-many bytes as an op needs to use them (`WORTH`). An op that comes earlier waits as it would without.
+That is a team's code, the loops that recent processes used, and the kernels that oneDNN generates at its first product.
+Where LLVM must load the loops, they take 70 MiB, of which 12 are the process's own. So a process loads them when a
+session first holds as many bytes as an op needs to use them (`WORTH`). An op that comes earlier waits as it would
+without.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 `Kernels.later` queues a job and returns at once; `Kernels.hurry` lets it precede those that no plan waits for. In the
 kernels' thread, `built` reads a kernel's object code from the disk (kernel_files.py) or has it compiled by the compiler
 process (compiler_process.py), and loads it. A key is the hash of the source, of the compiler, of LLVM's version and of
-the CPU. A kernel's code is freed with its last user.
+the CPU. A kernel's code is freed with its last user. LLVM itself is loaded only where object_code.py cannot load a
+file, or the system does not describe the CPU.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import ctypes
 import functools
 import hashlib
 import importlib.util
+import itertools
 import logging
 import os
 import threading
@@ -24,6 +26,7 @@ from weakref import WeakValueDictionary
 from gradwire_engine.compile.fusion.compiler_process import SCRIPT, Compiler, Unusable
 from gradwire_engine.compile.fusion.kernel_files import KernelFiles
 from gradwire_engine.compile.fusion.llvm_printer import ENTRY
+from gradwire_engine.compile.fusion.object_code import load
 
 log = logging.getLogger("gradwire.engine")
 
@@ -33,7 +36,8 @@ _SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_voi
 _IDLE_SECONDS = 10.0  # then the compiler process ends
 _QUEUED = 256  # jobs that wait, but for those that a plan waits for
 _MOST_TIMEOUTS = 3  # in a row; then nothing is compiled any more, since plans wait each time
-_FORM = 3  # increase it when object code of an earlier version must not be loaded
+_CPU_FACTS = "vendor_id", "cpu family", "model", "stepping", "flags"
+_FORM = 4  # increase it when object code of an earlier version must not be loaded
 
 
 class Kernel:
@@ -161,12 +165,9 @@ class Kernels:
     def _key(self, source: str) -> str:
         if not self._salt:
             import llvmlite
-            import llvmlite.binding as llvm
 
-            llvm.initialize_native_target()
-            llvm.initialize_native_asmprinter()
-            features, how = llvm.get_host_cpu_features().flatten(), SCRIPT.read_text("utf-8")
-            self._salt = "\n".join((str(_FORM), llvmlite.__version__, llvm.get_host_cpu_name(), features, how))
+            cpu = _described_cpu() or _cpu_of_llvm()
+            self._salt = "\n".join((str(_FORM), llvmlite.__version__, cpu, SCRIPT.read_text("utf-8")))
         return hashlib.sha256(f"{self._salt}\n{source}".encode()).hexdigest()
 
     def _code(self, kernel: Kernel) -> bytes:
@@ -206,8 +207,11 @@ class Kernels:
 
     @staticmethod
     def _load(kernel: Kernel, code: bytes) -> None:
-        import llvmlite.binding as llvm
-
+        loaded = load(code, _symbol(kernel))
+        if loaded is not None:
+            kernel.engine, kernel.entry = loaded, _SIGNATURE(loaded.address)
+            return
+        llvm = _llvm()
         machine = llvm.Target.from_default_triple().create_target_machine(jit=True)
         engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
         engine.add_object_file(llvm.ObjectFileRef.from_data(code))
@@ -221,6 +225,34 @@ class Kernels:
 def _symbol(kernel: Kernel) -> str:
     """The name of a kernel's function: it shows in a profile which kernel it is."""
     return f"kernel_{kernel.key}"
+
+
+def _llvm() -> Any:
+    """LLVM, ready for this machine's code. Raises OSError, RuntimeError, ImportError."""
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return llvm
+
+
+def _cpu_of_llvm() -> str:
+    """The CPU by LLVM's name, and what it can do."""
+    llvm = _llvm()
+    return f"{llvm.get_host_cpu_name()}\n{llvm.get_host_cpu_features().flatten()}"
+
+
+def _described_cpu() -> str:
+    """The CPU as Linux describes one of x86: its model, and what it can do. Empty on other systems."""
+    found: dict[str, str] = {}
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as told:
+            for line in itertools.takewhile(str.strip, told):  # of the first core
+                name, _, value = line.partition(":")
+                found[name.strip()] = value.strip()
+    except (OSError, UnicodeDecodeError):
+        return ""
+    return "\n".join(found[name] for name in _CPU_FACTS) if found.keys() >= set(_CPU_FACTS) else ""
 
 
 #: The kernels of this process.

@@ -19,6 +19,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.device import Array
+from gradwire_engine.core.matrix_product import matrix_product
 from gradwire_engine.op.cost import CALL, LOOP, counted, flop
 from gradwire_engine.op.op import op
 from gradwire_engine.ops.base.basic import add, conj, expand
@@ -153,7 +154,7 @@ def convolution(
         return quick
     matrix = weight.reshape(groups, out_channels // groups, math.prod(weight.shape[1:]))
     if _is_pointwise(window):
-        made = xp.matmul(matrix, input.reshape(images, groups, matrix.shape[2], math.prod(window.size)))
+        made = _products(xp, matrix, input.reshape(images, groups, matrix.shape[2], math.prod(window.size)))
     else:
         made = _correlate(xp, input, matrix, window)
     if bias is not None:
@@ -182,8 +183,15 @@ def _correlate(xp: Any, input: Array, matrix: Array, window: Window) -> Array:
             write_columns(window, view, part)
         else:
             part[...] = view
-        xp.matmul(matrix, part.reshape(len(part), groups, taps, positions), out=result[block])
+        _products(xp, matrix, part.reshape(len(part), groups, taps, positions), result[block])
     return result
+
+
+def _products(xp: Any, matrix: Array, columns: Array, out: Array | None = None) -> Array:
+    """The matrix of each group times its columns, for each image: (groups, ...) and (n, groups, ...)."""
+    return matrix_product(
+        xp, np.broadcast_to(matrix, (len(columns), *matrix.shape)) if xp is np else matrix, columns, out
+    )
 
 
 def _grouped_columns(xp: Any, input: Array, window: Window, groups: int) -> Array:
@@ -223,7 +231,7 @@ def convolution_transpose(
     matrix = weight.reshape(groups, rows, math.prod(weight.shape[1:])).swapaxes(1, 2)
     grads = input.reshape(images, groups, rows, positions)
     if _is_pointwise(window):
-        made = xp.matmul(matrix, grads).reshape(shape)
+        made = _products(xp, matrix, grads).reshape(shape)
     elif fits_kernel(window, input):
         made = _sum_columns_on_gpu(xp, matrix, grads, window, shape)
     else:
@@ -245,7 +253,7 @@ def _sum_columns_on_gpu(xp: Any, matrix: Array, grads: Array, window: Window, sh
         if buffer is None:
             admit((block.stop - block.start, groups, taps, positions), grads.dtype)
             buffer = xp.empty((block.stop - block.start, groups, taps, positions), grads.dtype)
-        part = xp.matmul(matrix, grads[block], out=buffer[: block.stop - block.start])
+        part = _products(xp, matrix, grads[block], buffer[: block.stop - block.start])
         sum_columns(window, part, made[block])
     return made
 
@@ -288,7 +296,7 @@ def _scatter_columns(xp: Any, matrix: Array, grads: Array, window: Window, per_g
         if buffer is None:
             admit((count, groups, taps, positions), grads.dtype)
             buffer = xp.empty((count, groups, taps, positions), grads.dtype)
-        part = xp.matmul(matrix, grads[block], out=buffer[:count])
+        part = _products(xp, matrix, grads[block], buffer[:count])
         part = part.reshape(count, groups, per_group, *window.kernel, *window.output)
         place = target[block]
         for position, index in window.offsets():
@@ -324,7 +332,7 @@ def _scatter_flat(matrix: Array, grads: Array, window: Window, per_group: int) -
         part = grads[start : start + step]
         count = len(part)
         wide[:count][inner] = part.reshape(count, groups, rows, *window.output)
-        shares = np.matmul(by_tap, wide[:count].reshape(count, groups, rows, size), out=buffer[:count])
+        shares = _products(np, by_tap, wide[:count].reshape(count, groups, rows, size), buffer[:count])
         shares = shares.reshape(count, groups, taps, per_group * size)
         place = target[start : start + step]
         for tap, offset in enumerate(offsets):
@@ -365,7 +373,7 @@ def convolution_weight(
             admit(view.shape, input.dtype)
             wide = xp.ascontiguousarray(view).reshape(groups, taps, count * positions)
         high = xp.moveaxis(grads[block], 0, 2).reshape(groups, rows, count * positions)
-        share = xp.matmul(high, wide.swapaxes(1, 2))
+        share = matrix_product(xp, high, wide.swapaxes(1, 2))
         if by_kernel and not block.start:
             result = share
         else:
@@ -387,7 +395,8 @@ def _add_products(result: Array, grads: Array, columns: Array, taps: int) -> Non
     for high, view in zip(grads, columns, strict=True):
         buffer[...] = view
         # In this order BLAS reads both operands without a copy.
-        result += np.matmul(buffer.reshape(groups, taps, positions), high.swapaxes(1, 2)).swapaxes(1, 2)
+        share = matrix_product(np, buffer.reshape(groups, taps, positions), high.swapaxes(1, 2))
+        result += share.swapaxes(1, 2)
 
 
 def _input_grad(g: Any, weight: Any, stride: Ints, padding: Ints, dilation: Ints, groups: int, size: Ints) -> Any:

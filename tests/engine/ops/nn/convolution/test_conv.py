@@ -1,10 +1,13 @@
 """Convolution and its transpose: strides, paddings, dilations and groups, against PyTorch and each other's adjoint."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from gradwire_engine import Reason
-from gradwire_engine.core import dtypes
+from gradwire_engine.core import dtypes, matrix_product
+from gradwire_engine.core.context import Context, activate
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.workload import estimate_backward
 from gradwire_engine.ops.nn.convolution import conv, primitives
@@ -127,3 +130,32 @@ def test_the_derivative_of_a_depthwise_convolution_that_a_step_can_wait_for_is_n
     image, weight = np.zeros((8, 64, 28, 28), np.float32), np.zeros((64, 1, 7, 7), np.float32)
     arguments = [image, weight, None, (1, 1), (3, 3), (1, 1), 64]
     assert estimate_backward(convolution, arguments) < LONG
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_products_of_convolutions_by_numpy_use_no_threads_of_blas(stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those wait for each other in a loop, which takes long on a busy machine, and their number decides the digits."""
+    if matrix_product._fast() is None:
+        pytest.skip("NumPy multiplies")
+    jobs: list[int] = []
+    run = matrix_product._Job.run
+
+    def counted(self: Any, shared: int = 0) -> bool:
+        jobs.append(self._layout.work)
+        return run(self, shared)
+
+    monkeypatch.setattr(matrix_product._Job, "run", counted)
+    random = np.random.default_rng(0)
+    x, w = (random.standard_normal(shape, np.float32) for shape in ((4, 32, 32, 32), (64, 32, 1, 1)))
+    window = (stride, stride), (0, 0), (1, 1), 1
+    with activate(Context()):
+        made = convolution.compute((x, w, None, *window))
+        of_input = convolution_transpose.compute((made, w, None, *window, x.shape[2:]))
+        of_weight = convolution_weight.compute((x, made, *window, (1, 1)))
+    assert sum(jobs) == 3 * made.size * 32
+    seen, matrix = x[..., ::stride, ::stride], w[..., 0, 0]
+    np.testing.assert_allclose(made, np.einsum("nchw,oc->nohw", seen, matrix), rtol=1e-4, atol=1e-4)
+    expected = np.zeros_like(x)
+    expected[..., ::stride, ::stride] = np.einsum("nohw,oc->nchw", made, matrix)
+    np.testing.assert_allclose(of_input, expected, rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(of_weight[..., 0, 0], np.einsum("nchw,nohw->oc", seen, made), rtol=1e-4, atol=1e-2)
