@@ -82,8 +82,8 @@ class ReachableState:
         #: Values whose snapshots depend on the names.
         self._read_by_name: list[tuple[Any, str]] = []
         self._has_layers = False
-        #: Per class: the slots that are read.
-        self._members: dict[type[Any], list[Any]] = {}
+        #: By a class's id, since a metaclass may call two classes equal: the slots that are read.
+        self._members: dict[int, list[Any]] = {}
         self._queue: deque[tuple[Any, str]] = deque()
 
     def walk(self, roots: Iterable[Any]) -> ReachableState:
@@ -395,9 +395,9 @@ class ReachableState:
         return self._names
 
     def _add_slots(self, value: Any, kind: type[Any]) -> None:
-        members = self._members.get(kind)
+        members = self._members.get(id(kind))
         if members is None:
-            members = self._members[kind] = [
+            members = self._members[id(kind)] = [
                 member
                 for base in kind.__mro__
                 for name, member in base.__dict__.items()

@@ -416,6 +416,26 @@ def a_slot_that_is_filled_later():
 
 
 @case
+def slots_of_classes_that_their_metaclass_calls_equal():
+    class Equal(type):
+        def __eq__(cls, other):
+            return True
+
+        def __hash__(cls):
+            return 1
+
+    class One(metaclass=Equal):
+        __slots__ = ("scale",)
+
+    class Other(metaclass=Equal):
+        __slots__ = ("shift",)
+
+    one, other = One(), Other()
+    one.scale, other.shift = 2.0, 1.0
+    return (lambda x: x * one.scale + other.shift), lambda: setattr(other, "shift", 3.0)
+
+
+@case
 def a_dataclass():
     @dataclasses.dataclass
     class Config:

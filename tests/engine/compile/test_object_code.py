@@ -66,13 +66,7 @@ def test_functions_constants_and_functions_of_the_process_are_found() -> None:
 def test_code_is_executable_and_cannot_be_written() -> None:
     code = loaded(_MODULE)
     assert code is not None
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        span, rights = line.split()[:2]
-        begin, end = (int(each, 16) for each in span.split("-"))
-        if begin <= code.address < end:
-            assert rights.startswith("r-xp")
-            return
-    raise AssertionError("the code is in no memory")
+    assert _rights(code.address) == "r-xp"
 
 
 @pytest.mark.parametrize(
@@ -80,14 +74,82 @@ def test_code_is_executable_and_cannot_be_written() -> None:
     [
         "@kept = internal global i64 0\ndefine i64 @known() { %made = atomicrmw add ptr @kept, i64 1 seq_cst\n"
         " ret i64 %made }",
-        "declare void @no_function_of_the_process()\ndefine void @known() { call void @no_function_of_the_process()\n"
-        " ret void }",
         "define void @unknown() { ret void }",
     ],
-    ids=["a variable", "a function that is not loaded", "another symbol"],
+    ids=["a variable", "another symbol"],
 )
 def test_what_only_llvm_loads_is_left_to_it(module: str) -> None:
     assert loaded(module) is None
+
+
+def test_code_that_calls_a_function_that_is_not_loaded_is_refused(tmp_path: Path) -> None:
+    """LLVM would load it, and the call would end the process."""
+    kernel = Kernels(tmp_path).built(
+        "declare void @no_function_of_the_process()\n"
+        "define void @entry(i64 %a, i64 %b, ptr %c, ptr %d) { call void @no_function_of_the_process()\n ret void }"
+    )
+    assert kernel.entry is None
+    assert kernel.failed == "the process has no function no_function_of_the_process"
+
+
+def test_a_daemon_thread_may_run_code_while_the_interpreter_ends(tmp_path: Path) -> None:
+    """If the memory were freed then, a signal would end the process."""
+    module = (
+        "define void @entry(i64 %a, i64 %b, ptr %c, ptr %d) {\n  br label %loop\n"
+        "loop:\n  store volatile i64 0, ptr %d\n  br label %loop\n}"
+    )
+    code = (
+        "import ctypes, threading, time; from pathlib import Path\n"
+        "from gradwire_engine.compile.fusion.kernel_cache import Kernels\n"
+        f"kernel = Kernels(Path({str(tmp_path)!r})).built({module!r})\n"
+        "print(type(kernel.engine).__name__)\n"
+        "memory = ctypes.CDLL(None).malloc; memory.restype = ctypes.c_void_p\n"
+        "threading.Thread(target=kernel.entry, args=(0, 0, None, memory(8)), daemon=True).start()\n"
+        "class Late:\n"
+        "    def __init__(self, kernel): self.kernel = kernel\n"
+        "    def __del__(self, sleep=time.sleep): del self.kernel; sleep(0.2)\n"
+        "kernel = Late(kernel)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "ObjectCode"), done.stderr
+
+
+def test_memory_goes_back_with_the_code() -> None:
+    code = compiled(_MODULE)
+    before = _mapped()
+    held = [load(code, "known") for _ in range(100)]
+    assert _mapped() >= before + 100
+    held.clear()
+    assert _mapped() < before + 50
+
+
+def test_a_damaged_file_gives_no_entry_outside_of_code() -> None:
+    code = compiled(_MODULE)
+    section_headers, count = struct.unpack_from("<Q", code, 40)[0], struct.unpack_from("<H", code, 60)[0]
+    for place in (*range(32, 64, 2), *range(section_headers, section_headers + 64 * count, 8)):
+        for number in (0, 1, 255, 1 << 31, 1 << 47, 1 << 63, (1 << 64) - 1):
+            damaged = bytearray(code)
+            struct.pack_into("<Q", damaged, min(place, len(code) - 8), number)
+            try:
+                found = load(bytes(damaged), "known")
+            except (OSError, RuntimeError):
+                continue  # too much memory, or an unknown function
+            assert found is None or _rights(found.address) == "r-xp"
+
+
+def _mapped() -> int:
+    """Areas of this process's memory."""
+    return len(Path("/proc/self/maps").read_text().splitlines())
+
+
+def _rights(address: int) -> str:
+    """How memory is protected."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, rights = line.split()[:2]
+        begin, end = (int(each, 16) for each in span.split("-"))
+        if begin <= address < end:
+            return rights
+    raise AssertionError("this address has no memory")
 
 
 def test_other_relocations_are_left_to_llvm() -> None:

@@ -2,7 +2,8 @@
 
 The compiler (compiler.py) writes ELF files in which each address is one of 64 bits (its large code model). To load one
 is to copy its sections, and to write the addresses of its symbols. Only x86-64 on Linux is read here. `load` leaves
-other files, and files with anything else in them, to LLVM.
+other files, and files with anything else in them, to LLVM. But a file that calls a function that the process does not
+have is refused: LLVM would load it, and the call would end the process.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import mmap
 import platform
 import struct
 import sys
+from collections.abc import Callable
 from typing import NamedTuple
 
 _MACHINE = 62  # x86-64
@@ -29,6 +31,9 @@ _UNWINDING = b".eh_frame"  # tables for exceptions, of which the code raises non
 _UNDEFINED, _ABSOLUTE, _RESERVED = 0, 0xFFF1, 0xFF00
 _KINDS = range(4)  # of symbols: anything, data, functions, sections
 _ADDRESS_64 = 1  # R_X86_64_64: a symbol's address and a number
+#: Keeps an object for ever. Found at import: when the interpreter ends, ctypes may be gone.
+_keep = ctypes.pythonapi.Py_IncRef
+_keep.argtypes, _keep.restype = [ctypes.py_object], None
 _READ, _READ_WRITE, _READ_EXECUTE = mmap.PROT_READ, mmap.PROT_READ | mmap.PROT_WRITE, mmap.PROT_READ | mmap.PROT_EXEC
 
 
@@ -50,21 +55,31 @@ class _Unknown(Exception):
 
 
 class ObjectCode:
-    """Loaded object code. Its memory is freed with it. address: of the symbol that was asked for."""
+    """Loaded object code. Its memory is freed with it. address: of the symbol that was asked for.
+
+    When the interpreter ends, the memory stays: daemon threads may still run the code, as they run LLVM's.
+    """
 
     __slots__ = ("_memory", "address")
 
     def __init__(self, memory: mmap.mmap, address: int) -> None:
         self._memory, self.address = memory, address
 
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing, keep: Callable[[object], None] = _keep) -> None:
+        if ends():
+            keep(self._memory)
+
 
 def load(code: bytes, symbol: str) -> ObjectCode | None:
-    """Load a file of this machine; None: LLVM must load it. Raises OSError if memory cannot hold code."""
+    """Load a file of this machine; None: LLVM must load it.
+
+    Raises OSError if memory cannot hold code, RuntimeError if the process does not have a function that it calls.
+    """
     if sys.platform != "linux" or platform.machine() != "x86_64":
         return None
     try:
         return _Loading(code).done(symbol)
-    except (_Unknown, struct.error, IndexError):
+    except (_Unknown, struct.error, IndexError, ValueError, OverflowError):  # numbers that a damaged file may have
         return None
 
 
@@ -83,7 +98,7 @@ class _Loading:
         self._places: dict[int, int] = {}
 
     def done(self, symbol: str) -> ObjectCode:
-        """The loaded file. Raises _Unknown, OSError."""
+        """The loaded file. Raises _Unknown, OSError, RuntimeError."""
         spans, size = self._place_all()
         memory = mmap.mmap(-1, max(size, 1), mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=_READ_WRITE)
         self._start = ctypes.addressof(ctypes.c_char.from_buffer(memory))
@@ -140,7 +155,7 @@ class _Loading:
         return self._code[begin : self._code.index(b"\0", begin)]
 
     def _relocate(self, memory: mmap.mmap, section: _Section) -> None:
-        """Write the addresses that a section needs. Raises _Unknown."""
+        """Write the addresses that a section needs. Raises _Unknown, RuntimeError."""
         target, begin = self._sections[section.info], self._places[section.info]
         symbols = self._sections[section.link]
         for offset, info, addend in _RELOCATION.iter_unpack(self._content(section)):
@@ -150,7 +165,7 @@ class _Loading:
             _ADDRESS.pack_into(memory, begin + offset, address)
 
     def _address(self, symbols: _Section, number: int) -> int:
-        """The address of a symbol of the file, or of one of the process. Raises _Unknown."""
+        """The address of a symbol of the file, or of one of the process. Raises _Unknown, RuntimeError."""
         at = symbols.offset + number * _SYMBOL.size
         name, about, _, place, value, _ = _SYMBOL.unpack_from(self._code, at)
         if about & 0xF not in _KINDS:
@@ -164,23 +179,25 @@ class _Loading:
         return self._start + self._places[place] + int(value)
 
     def _find(self, wanted: str) -> int:
-        """The address of a symbol that the file defines. Raises _Unknown."""
+        """The address of code that the file defines under a name. Raises _Unknown."""
         for symbols in self._sections:
             if symbols.kind == _SYMBOLS:
                 strings = self._sections[symbols.link]
                 for number, entry in enumerate(_SYMBOL.iter_unpack(self._content(symbols))):
-                    if entry[3] != _UNDEFINED and self._text(strings, entry[0]) == wanted.encode():
+                    if entry[3] in self._places and self._text(strings, entry[0]) == wanted.encode():
+                        section = self._sections[entry[3]]
+                        if not section.flags & _EXECUTED or entry[4] >= section.size:
+                            raise _Unknown
                         return self._address(symbols, number)
         raise _Unknown
 
 
 def _address_in_process(name: bytes) -> int:
-    """The address of a function that is loaded, such as memset. Raises _Unknown."""
+    """The address of a function that is loaded, such as memset. Raises RuntimeError."""
     try:
-        function = ctypes.CDLL(None)[name.decode()]
-    except (AttributeError, UnicodeDecodeError):
-        raise _Unknown from None
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
+        return ctypes.cast(ctypes.CDLL(None)[name.decode()], ctypes.c_void_p).value or 0
+    except AttributeError:
+        raise RuntimeError(f"the process has no function {name.decode()}") from None
 
 
 def _protect(address: int, size: int, protection: int) -> None:
