@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from gradwire_engine.compile.eager.library import NAMES, Library
-from gradwire_engine.compile.fusion import kernel_cache
+from gradwire_engine.compile.fusion import kernel_cache, object_code
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.fusion.kernel_cache import Kernels
 from gradwire_engine.compile.fusion.object_code import ObjectCode, load
@@ -90,6 +90,24 @@ def test_code_that_calls_a_function_that_is_not_loaded_is_refused(tmp_path: Path
     )
     assert kernel.entry is None
     assert kernel.failed == "the process has no function no_function_of_the_process"
+
+
+def test_where_no_memory_may_be_executed_one_warning_tells_it_and_nothing_is_compiled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As by SELinux's execmem, or systemd's MemoryDenyWriteExecute."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "memory cannot be made executable")
+
+    monkeypatch.setattr(object_code, "_protect", refuse)
+    kernels = Kernels(tmp_path)
+    for number in range(3):
+        module = f"define void @entry(i64 %a, i64 %b, ptr %c, ptr %d) {{ store i64 {number}, ptr %d\n ret void }}"
+        kernel = kernels.built(module)
+        assert kernel.entry is None
+        assert "executable" in kernel.failed
+    assert len(caplog.messages) == len(list(tmp_path.glob("*.o"))) == 1
 
 
 def test_a_daemon_thread_may_run_code_while_the_interpreter_ends(tmp_path: Path) -> None:

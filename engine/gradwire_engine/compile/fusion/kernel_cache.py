@@ -205,9 +205,13 @@ class Kernels:
             log.warning("no kernel is compiled: %s", why)
         self._unusable = why
 
-    @staticmethod
-    def _load(kernel: Kernel, code: bytes) -> None:
-        loaded = load(code, _symbol(kernel))
+    def _load(self, kernel: Kernel, code: bytes) -> None:
+        """Load object code. Raises OSError, RuntimeError, ImportError."""
+        try:
+            loaded = load(code, _symbol(kernel))
+        except PermissionError as error:  # the system forbids code that is made at run time
+            self._give_up(str(error))
+            raise
         if loaded is not None:
             kernel.engine, kernel.entry = loaded, _SIGNATURE(loaded.address)
             return
