@@ -32,8 +32,7 @@ _UNDEFINED, _ABSOLUTE, _RESERVED = 0, 0xFFF1, 0xFF00
 _KINDS = range(4)  # of symbols: anything, data, functions, sections
 _ADDRESS_64 = 1  # R_X86_64_64: a symbol's address and a number
 #: Keeps an object for ever. Found at import: when the interpreter ends, ctypes may be gone.
-_keep = ctypes.pythonapi.Py_IncRef
-_keep.argtypes, _keep.restype = [ctypes.py_object], None
+_keep = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))
 _READ, _READ_WRITE, _READ_EXECUTE = mmap.PROT_READ, mmap.PROT_READ | mmap.PROT_WRITE, mmap.PROT_READ | mmap.PROT_EXEC
 
 
