@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heappush
 from typing import Any
 
 from gradwire._base.errors import refuse
 from gradwire._graph.hook_runner import CURRENT_PASS, Pass
 from gradwire._graph.nodes import Node, grad_fn_of
 from gradwire._session.nodes import fetch_nodes
+from gradwire.autograd._ready_queue import Entry, pop, push
 from gradwire.autograd.grad_mode import is_multithreading_enabled
 from gradwire.v1 import commands_pb2
 
@@ -60,22 +60,23 @@ class _Task:
     def order(self) -> list[int]:
         """The ids of the nodes that run, in their order."""
         left = Counter(edge.node for node in self.nodes.values() for edge in node.edges)
-        ready = [self._entry(self.nodes[number]) for number in self.roots]
-        heapify(ready)
+        ready: list[Entry] = []
+        for number in self.roots:
+            push(ready, self._entry(self.nodes[number]))
         made = []
         while ready:
-            node = self.nodes[heappop(ready)[1]]
+            node = self.nodes[pop(ready)[1]]
             made.append(node.id)
             for edge in node.edges:
                 if not edge.node or (self.executed is not None and edge.node not in self.executed):
                     continue
                 left[edge.node] -= 1
                 if not left[edge.node]:
-                    heappush(ready, self._entry(self.nodes[edge.node]))
+                    push(ready, self._entry(self.nodes[edge.node]))
         return made
 
     @staticmethod
-    def _entry(node: commands_pb2.GraphNode) -> tuple[int, int]:
+    def _entry(node: commands_pb2.GraphNode) -> Entry:
         return -node.sequence, node.id
 
 
