@@ -156,7 +156,8 @@ def backward(
             answer = session.wait(build(values)).backward
             if memo is not None and not answer.HasField("due"):
                 memo.learn_backward(answer.accumulated, build, values)
-            run_hooks(session, answer, create_graph, Pass(keep, not targets, sparse, roots, targets), on_received)
+            this = Pass(keep, not targets, sparse, roots, targets, reachable=reachable)
+            run_hooks(session, answer, create_graph, this, on_received)
     if not keep:
         reachable.mark_freed()
     if sparse:

@@ -20,6 +20,7 @@ from gradwire._graph.sparse_gradients import SparseGradients
 from gradwire._proxy.handle import UNKNOWN, Handle
 from gradwire._proxy.memo import read_spec
 from gradwire._proxy.results import known_or_new, mark_gradients, new_proxy
+from gradwire._proxy.shadow_graph import ReachableNodes
 from gradwire._transport.transport import SIGNAL_CHECK_SECONDS
 from gradwire.v1 import commands_pb2, errors_pb2, hooks_pb2, service_pb2, types_pb2
 
@@ -39,7 +40,8 @@ class Pass:
 
     keeps_graph: whether saved values stay. to_leaves: whether all leaves receive their gradients. sparse: the sparse
     gradients that it makes. roots: where it begins. targets: where it ends, if not at all leaves. captures: whether it
-    returns the gradients there (autograd.grad). held: what must stay until its results are made.
+    returns the gradients there (autograd.grad). reachable: what the client knows of its graph. held: what must stay
+    until its results are made.
     """
 
     _numbers = itertools.count()
@@ -52,11 +54,13 @@ class Pass:
         roots: Sequence[Handle] = (),
         targets: Sequence[Handle] = (),
         captures: bool = False,
+        reachable: ReachableNodes | None = None,
     ) -> None:
         self.number = next(self._numbers)
         self.roots = roots
         self.targets = targets
         self.captures = captures
+        self.reachable = reachable
         self.sparse = sparse
         self.keeps_graph = keeps_graph
         self.to_leaves = to_leaves
