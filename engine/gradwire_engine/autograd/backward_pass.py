@@ -21,6 +21,7 @@ import numpy as np
 from gradwire_engine.autograd import ready_queue
 from gradwire_engine.autograd.buffer_reuse import own
 from gradwire_engine.autograd.headroom import Headroom, needed
+from gradwire_engine.autograd.listed_edges import edges_of, listed_edges
 from gradwire_engine.autograd.saved_tensor_hooks import Packed, holds_packed
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT, PAUSE, Interrupt, Pause, grad_mode
@@ -274,7 +275,7 @@ class BackwardPass:
         results = yield from self._results(node, hooks, gradients)
         for callback in tuple(hooks.after):
             others = [gradients[place] for place in places]
-            yield from self._replace(CallbackKind.AFTER, callback, results, range(len(results)), others)
+            yield from self._replace(CallbackKind.AFTER, callback, results, listed_edges(node), others)
         for place, (edge, result) in enumerate(zip(node.edges, results, strict=True)):
             if result is not None and edge is not None and node.metas[place] is not None:
                 self._add(edge[0], edge[1], result)
@@ -605,16 +606,6 @@ class BackwardPass:
             else:
                 held.array += array
             held.storage.changed()
-
-
-def edges_of(node: Node, slot: int) -> range:
-    """Indices of a formula's edges, for an op with a list input: the list has one edge per item."""
-    op = node.op
-    length = len(node.edges) - len(op.tensor_positions) + 1
-    if op.tensor_positions[slot] == op.list_position:
-        return range(slot, slot + length)
-    first = slot if op.tensor_positions[slot] < op.list_position else slot - 1 + length
-    return range(first, first + 1)
 
 
 def _discover(
