@@ -865,6 +865,14 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
             return _call("sum", (self,))
         return self if sizes == self._spec.shape else _call("sum_to_size", (self, sizes))
 
+    def count_nonzero(self, dim: Any = None, *further: int, axis: Any = None) -> Tensor:
+        """See `gradwire.count_nonzero`. Dimensions may be given one by one."""
+        return super().count_nonzero((dim, *further) if further else dim, axis=axis)
+
+    def squeeze(self, dim: Any = None, *further: int, axis: Any = None) -> Tensor:
+        """See `gradwire.squeeze`. Dimensions may be given one by one."""
+        return super().squeeze((dim, *further) if further else dim, axis=axis)
+
     def is_nonzero(self) -> bool:
         """Whether the only element is not zero. Raises RuntimeError if there is not exactly one."""
         return bool(self)
