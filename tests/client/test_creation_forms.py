@@ -2,7 +2,9 @@
 
 import array
 import copy
+import random
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -423,3 +425,30 @@ def test_meshgrid_warns_of_a_missing_indexing():
             assert messages(lambda t: t.meshgrid(t.ones(2), t.ones(7), indexing="ij"), module) == []
         finally:
             module.set_warn_always(False)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_evenly_spaced_numbers_have_pytorchs_last_digits(seed: int) -> None:
+    draw = random.Random(seed)
+    for _ in range(8):
+        first, last, count = draw.uniform(-50, 50), draw.uniform(-50, 50), draw.randint(2, 70)
+
+        def case(torch: Any, first: float = first, last: float = last, count: int = count) -> Any:
+            spaced = [torch.linspace(first, last, count, dtype=each) for each in (torch.float64, torch.int64)]
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # `range` is deprecated
+                return [*spaced, torch.linspace(first, last, count), torch.range(0, abs(last), abs(first) / 70 + 0.01)]
+
+        for found, expected in zip(case(gradwire), case(torch), strict=True):
+            assert found.tolist() == expected.tolist()
+
+
+def test_dimensions_of_count_nonzero_and_squeeze_may_be_given_one_by_one() -> None:
+    def case(torch: Any) -> Any:
+        x = torch.arange(6.0).reshape(1, 3, 1, 2)
+        return (
+            [x.count_nonzero(1, 3), x.count_nonzero((1, 3)), x.count_nonzero(dim=1), x.count_nonzero()],
+            [each.shape for each in (x.squeeze(0, 2), x.squeeze((0, 2)), x.squeeze(dim=0), x.squeeze(1), x.squeeze())],
+        )
+
+    agree(case)

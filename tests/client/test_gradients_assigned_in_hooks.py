@@ -1,4 +1,4 @@
-"""A hook that assigns `.grad` replaces what the backward has brought there, as with PyTorch."""
+"""Hooks read what the backward has brought to `.grad` so far, and may assign, change or clear it, as with PyTorch."""
 
 import random
 from typing import Any
@@ -60,6 +60,62 @@ def _drawn(torch: Any, seed: int) -> Any:
     for _ in range(draw.randint(1, 3)):
         y.sum().backward(retain_graph=True)
     return [leaf.grad for leaf in leaves], y.grad
+
+
+def _reading(torch: Any, seed: int) -> Any:
+    """A drawn graph with drawn hooks. They note all gradients, and assign and change some by others; one may raise."""
+    draw, seen = random.Random(seed), []
+    leaves = [
+        torch.tensor([draw.gauss(0, 1) for _ in range(2)], dtype=torch.float64, requires_grad=True)
+        for _ in range(draw.randint(2, 6))
+    ]
+    places = [*leaves]
+    for _ in range(draw.randint(2, 8)):
+        one, other = draw.choice(places), draw.choice(places)
+        several = [draw.choice(places) for _ in range(draw.randint(2, 6))]
+        made = [lambda: one * other, lambda: one + other, lambda: (torch.stack(several) * 1.5).sum(0)]  # noqa: B023
+        places.append(draw.choice(made)())
+    inner = [each for each in places[len(leaves) :] if draw.random() < 0.3]
+    for each in inner:
+        each.retain_grad()
+
+    def act(kind: int, one: Any, other: Any) -> None:
+        seen.append([None if each.grad is None else each.grad.tolist() for each in (*leaves, *inner)])
+        if kind == 0:
+            other.grad = None
+        elif kind == 9:
+            raise KeyError
+        elif one.grad is not None:
+            if kind == 1:
+                one.grad = one.grad * 0.5
+            elif kind == 2:
+                other.grad = one.grad.clone()
+            elif kind == 3:
+                one.grad.mul_(3)
+
+    for _ in range(draw.randint(2, 6)):
+        what = draw.choice([0, 1, 1, 2, 3, 4, 9]), draw.choice(leaves), draw.choice(leaves)
+        place, leaf, kind = draw.choice(places), draw.choice(leaves), draw.randrange(4)
+        if kind == 0 or (place.is_leaf and kind > 1):
+            place.register_hook(lambda _, what=what: act(*what))
+        elif kind == 1:
+            leaf.register_post_accumulate_grad_hook(lambda _, what=what: act(*what))
+        elif kind == 2:
+            place.grad_fn.register_prehook(lambda _, what=what: act(*what))
+        else:
+            place.grad_fn.register_hook(lambda *_, what=what: act(*what))
+    options: dict[str, Any] = {"inputs": draw.sample(leaves, 2)} if draw.random() < 0.2 else {}
+    for _ in range(2):
+        try:
+            places[-1].sum().backward(retain_graph=True, **options)
+        except KeyError:
+            seen.append("raised")
+    return seen, [each.grad for each in (*leaves, *inner)]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_drawn_hooks_see_what_pytorchs_see_and_leave_its_gradients(seed: int) -> None:
+    agree(lambda torch: _reading(torch, seed))
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,5 +1,6 @@
 """Recurrent layers and transformers against PyTorch: same weights, same outputs, gradients, text, refusals."""
 
+import copy
 from collections import OrderedDict
 
 import numpy as np
@@ -271,6 +272,23 @@ def test_a_parameter_dict_refuses_what_pytorchs_refuses(given):
         told.append((refused.type, str(refused.value)))
         assert library is torch or list(held) == ["a"]  # PyTorch keeps the refused name
     assert told[0] == told[1]
+
+
+def test_a_parameter_dict_holds_any_object_and_registers_tensors():
+    def case(library):
+        held = library.nn.ParameterDict({"a": library.nn.Parameter(library.ones(2)), "b": library.ones(2)})
+        held["c"], held["d"], held["e"], held["f"] = 3, "text", [1], None
+        told = [(type(held[key]).__name__, key in held) for key in held]
+        told += [[name for name, _ in held.named_parameters()], sorted(held.state_dict()), repr(held), len(held)]
+        held["c"] = library.zeros(3)
+        del held["d"]
+        held.update({"g": 1.5})
+        told += [held.setdefault("h"), held.pop("e"), held.popitem(), held.get("z", 4), list(reversed(held))]
+        copied = copy.deepcopy(held)
+        held.clear()
+        return told, list(held), [(key, type(value).__name__) for key, value in copied.items()]
+
+    assert case(gw) == case(torch)
 
 
 def test_a_parameter_dict_is_made_from_keys():

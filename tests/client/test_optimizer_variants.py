@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import gradwire
 from tests.client.oracle import agree, refuse
 
 RNG = np.random.default_rng(0)  # conftest.py seeds it anew for each test
@@ -203,3 +204,25 @@ def test_hooks_of_states_are_called_and_replace_them():
         return calls, state["state"]["count"], state["more"], again["param_groups"][0]["lr"], again["state"][0]
 
     agree(seen)
+
+
+def test_asgd_steps_parameters_that_were_cast_since_its_first_step():
+    def case(library):
+        layer = library.nn.Linear(2, 1)
+        with library.no_grad():
+            for each in layer.parameters():
+                each.fill_(0.5)
+        optimizer = library.optim.ASGD(layer.parameters(), lr=0.1, t0=1)
+        for step in range(4):
+            optimizer.zero_grad()
+            layer(library.ones(3, 2, dtype=layer.weight.dtype)).sum().backward()
+            optimizer.step()
+            if not step:
+                layer.double()
+        averages = [optimizer.state[each]["ax"] for each in layer.parameters()]
+        return [each.tolist() for each in (*layer.parameters(), *averages)], [str(each.dtype)[-7:] for each in averages]
+
+    (found, kinds), (expected, wanted) = case(gradwire), case(torch)
+    assert kinds == wanted
+    for ours, theirs in zip(found, expected, strict=True):
+        assert np.allclose(ours, theirs, rtol=1e-12, atol=0)

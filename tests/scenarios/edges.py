@@ -76,6 +76,58 @@ def a_hook_of_several_tensors_gets_all_gradients_at_once(torch):
 
 
 @over_the_wire_only(Client.MULTI_GRAD)
+def a_hook_of_several_tensors_runs_when_the_last_gradient_is_there(torch):
+    x, y, unused = leaf(torch), leaf(torch), leaf(torch)
+    middle = x * 2
+    parts = (middle * y).unbind()
+    seen = []
+
+    def note(name):
+        def noted(gradients):
+            grads = [None if each.grad is None else each.grad.tolist() for each in (x, y)]
+            seen.append((name, [None if each is None else each.tolist() for each in gradients], grads))
+
+        return noted
+
+    register = torch.autograd.graph.register_multi_grad_hook
+    register((x, y, unused), note("leaves"))
+    register((middle, y), note("mixed"))
+    register((parts[0], parts[1], middle), note("parts"))
+    register((middle, (unused * 2), y), note("unreached"))
+    register((y, y), note("twice"))
+    for options in ({}, {"inputs": [x]}, {"inputs": [middle]}):
+        (parts[0] * 1).backward(retain_graph=True, **options)
+        (parts[0] + parts[2]).backward(retain_graph=True, **options)
+    return seen, x.grad, y.grad
+
+
+@over_the_wire_only(Client.MULTI_GRAD)
+def a_hook_of_several_tensors_that_raises_leaves_later_gradients_out(torch):
+    x = leaf(torch)
+    y = x * 1
+
+    def hook(gradients):
+        raise KeyError
+
+    handle = torch.autograd.graph.register_multi_grad_hook((y,), hook)
+    try:
+        (y * 3).sum().backward()
+    except KeyError:
+        before = x.grad
+    handle.remove()
+    (x * 2).sum().backward()
+    return before, x.grad
+
+
+@over_the_wire_only(Client.MULTI_GRAD)
+@refused(RuntimeError, "A leaf node was passed to _will_engine_execute_node")
+def a_hook_of_several_leaves_refuses_their_differentiation(torch):
+    x = leaf(torch)
+    torch.autograd.graph.register_multi_grad_hook((x,), print)
+    torch.autograd.grad((x * 2).sum(), x)
+
+
+@over_the_wire_only(Client.MULTI_GRAD)
 def a_hook_of_any_of_several_tensors_runs_once_a_backward(torch):
     x = leaf(torch)
     a, b = x.sin(), x.cos()

@@ -1,6 +1,6 @@
 """Hooks of tensors and nodes: when they are called, their arguments, and the effect of their results."""
 
-from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused, square
+from tests.scenarios.kit import Client, leaf, over_the_wire_only, refused, square, square_function
 
 
 def a_hook_sees_the_gradient(torch):
@@ -300,7 +300,7 @@ def a_node_hook_of_constants_sees_none(torch):
     return seen
 
 
-def what_a_hook_raises_comes_out_and_no_leaf_has_changed(torch):
+def what_a_hook_raises_comes_out_and_what_arrived_before_stays(torch):
     x, w = leaf(torch), leaf(torch, 4.0, 5.0, 6.0)
     y = x * 2
 
@@ -313,11 +313,83 @@ def what_a_hook_raises_comes_out_and_no_leaf_has_changed(torch):
         loss.backward(retain_graph=True)
     except KeyError as error:
         told = str(error)
-    before = x.grad
+    before = x.grad, w.grad.tolist()
     handle.remove()
-    w.grad = None
     loss.backward()
     return told, before, x.grad, w.grad
+
+
+def a_hook_of_any_kind_sees_the_gradients_that_have_arrived(torch):
+    leaves, seen = [leaf(torch, number, 2.0) for number in (1.0, 3.0, 5.0)], []
+    a, b, c = leaves
+    y = a * b
+    y.retain_grad()
+    z = square_function(torch).apply(y)
+
+    def look(*_):
+        seen.append([None if each.grad is None else each.grad.tolist() for each in (*leaves, y)])
+
+    y.register_hook(look)
+    a.register_post_accumulate_grad_hook(look)
+    b.register_hook(look)
+    z.grad_fn.register_prehook(look)
+    z.grad_fn.register_hook(look)
+    product = z * c
+    product.grad_fn.next_functions[1][0].register_hook(look)
+    for _ in range(2):
+        product.sum().backward(retain_graph=True)
+    return seen, [each.grad for each in leaves]
+
+
+def a_hook_assigns_a_value_derived_from_what_arrived(torch):
+    a, b = leaf(torch, 1.0, 2.0), leaf(torch, 3.0, 4.0)
+    b.grad = torch.ones(2)
+
+    def halve(_):
+        b.grad = b.grad * 0.5
+
+    a.register_hook(halve)
+    (a * (b * 2) + b * b).sum().backward()
+    return a.grad, b.grad
+
+
+def a_hook_clears_what_arrived_and_the_next_sees_none(torch):
+    x, seen = leaf(torch), []
+
+    def clear(p):
+        seen.append(p.grad.tolist())
+        p.grad = None
+
+    x.register_post_accumulate_grad_hook(clear)
+    x.register_post_accumulate_grad_hook(lambda p: seen.append(p.grad))
+    for _ in range(2):
+        (x * x).sum().backward()
+    return seen, x.grad
+
+
+def gradients_of_many_leaves_arrive_in_pytorchs_order(torch):
+    orders = []
+    for count in range(2, 12):
+        leaves, order = [leaf(torch, 1.0, 2.0) for _ in range(count)], []
+        for number, each in enumerate(leaves):
+            each.register_hook(lambda g, number=number, order=order: order.append(number))
+        given = [each * 2 if number % 3 else each for number, each in enumerate(leaves)]
+        torch.stack(given).sum().backward()
+        torch.stack(leaves).sum().backward(inputs=leaves[::2] + leaves[1:4])
+        torch.autograd.grad(torch.stack(leaves).sum(), leaves[: count // 2])
+        orders.append(order)
+    return orders
+
+
+def a_hook_that_another_adds_to_a_leafs_node_is_called_at_once(torch):
+    x, seen = leaf(torch), []
+    y = x * 2
+    node = y.grad_fn.next_functions[0][0]
+    x.register_post_accumulate_grad_hook(lambda p: (node.register_hook(lambda *_: seen.append("new")), None)[1])
+    for _ in range(2):
+        y.sum().backward(retain_graph=True)
+        seen.append("end")
+    return seen
 
 
 def a_refusal_inside_a_hook_comes_out(torch):

@@ -39,6 +39,14 @@ def the_node_made_last_runs_first(torch):
     return _names(order), order[2:] == _nodes(*(tensors[number] for number in seen)), seen
 
 
+def the_order_of_many_leaves(torch):
+    leaves = [leaf(torch) for _ in range(7)]
+    y = torch.stack(leaves).sum()
+    order = _foretold(torch, y, lambda: y.backward())
+    nodes = _nodes(*leaves)
+    return [nodes.index(each) for each in order[2:]]
+
+
 def several_roots_and_one_input(torch):
     a = leaf(torch)
     b = a * 2

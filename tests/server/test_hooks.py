@@ -61,6 +61,27 @@ def test_a_backward_that_is_given_up_is_gone():
         assert session.grad(leaf) is None
 
 
+def test_a_hook_call_names_the_tensors_that_received_a_gradient_and_they_keep_it():
+    with running() as server:
+        session = server.open()
+        first, hooked = (session.create([1.0, 2.0], requires_grad=True) for _ in range(2))
+        total = session.op("sum", Id(session.op("mul", Id(first), Id(hooked)).id)).id
+        for number, kind in enumerate((types_pb2.HOOK_KIND_TENSOR, types_pb2.HOOK_KIND_ACCUMULATED), 77):
+            session.stub.RegisterHook(
+                hooks_pb2.RegisterHookRequest(session_id=session.id, hook=number, tensor=hooked, kind=kind)
+            )
+        request = commands_pb2.BackwardRequest(session_id=session.id, tensors=[total], answers_hooks=True)
+        answer = session.stub.Backward(request)
+        assert (answer.due.hook, list(answer.accumulated)) == (77, [first])
+        assert session.grad(first).tolist() == [1.0, 2.0]
+        resume = hooks_pb2.ResumeBackwardRequest(session_id=session.id, backward=answer.due.backward)
+        again = session.stub.ResumeBackward(resume)
+        assert (again.due.hook, again.due.leaf.id, list(again.accumulated)) == (78, hooked, [hooked])
+        resume.abandon = True
+        session.stub.ResumeBackward(resume)
+        assert session.grad(first).tolist() == session.grad(hooked).tolist() == [1.0, 2.0]
+
+
 @pytest.mark.parametrize(
     ("fields", "phrase"),
     [

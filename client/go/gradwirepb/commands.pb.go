@@ -375,9 +375,9 @@ func (x *OpResponse) GetOutputs() []*TensorSpec {
 // input. Without answers_hooks, it refuses a backward that would reach a hook, custom function or checkpoint.
 //
 // It can fail later: a saved value was changed in place, a formula failed, or memory ran out. It also fails if
-// check_nan finds nan, on a cancel, and if the client abandons it. Then gradients have changed only of leaves whose
-// ACCUMULATED or AFTER hooks have run. Without retain_graph the nodes that it passed have freed their saved values, so
-// the graph must be built again.
+// check_nan finds nan, on a cancel, and if the client abandons it. Then gradients have changed only of tensors that
+// received one before the last HookCall. Without retain_graph the nodes that it passed have freed their saved values,
+// so the graph must be built again.
 //
 // All this holds for GradientsRequest, too.
 type BackwardRequest struct {
@@ -500,9 +500,10 @@ func (x *BackwardRequest) GetAnswersHooks() bool {
 // What backward has changed.
 type BackwardResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The session's tensors whose gradient was set or added to.
+	// The session's tensors whose gradient was set or added to, so far.
 	Accumulated []uint64 `protobuf:"fixed64,1,rep,packed,name=accumulated,proto3" json:"accumulated,omitempty"`
-	// The hook at which the backward has stopped. If set, nothing else is set, and the client sends ResumeBackward.
+	// The hook at which the backward has stopped. If set, nothing else but `accumulated` is set, and the client sends
+	// ResumeBackward.
 	Due           *HookCall `protobuf:"bytes,16,opt,name=due,proto3" json:"due,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -941,9 +942,10 @@ type GradientsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// One per input, in order; id 0 where there is none.
 	Gradients []*TensorSpec `protobuf:"bytes,1,rep,name=gradients,proto3" json:"gradients,omitempty"`
-	// Tensors between outputs and inputs that retain their gradient and received it.
+	// Tensors between outputs and inputs that retain their gradient and received it, so far.
 	Accumulated []uint64 `protobuf:"fixed64,2,rep,packed,name=accumulated,proto3" json:"accumulated,omitempty"`
-	// The hook at which the backward has stopped. If set, nothing else is set, and the client sends ResumeBackward.
+	// The hook at which the backward has stopped. If set, nothing else but `accumulated` is set, and the client sends
+	// ResumeBackward.
 	Due           *HookCall `protobuf:"bytes,16,opt,name=due,proto3" json:"due,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -389,8 +389,7 @@ type ResumeBackwardRequest struct {
 	Replaces bool `protobuf:"varint,4,opt,name=replaces,proto3" json:"replaces,omitempty"`
 	// The gradients: as many as HookCall has. Of a custom function, as many as it has inputs. 0 where there is none.
 	Gradients []uint64 `protobuf:"fixed64,5,rep,packed,name=gradients,proto3" json:"gradients,omitempty"`
-	// Whether to end the backward without a result. Then gradients have changed only of leaves whose ACCUMULATED or AFTER
-	// hooks have run.
+	// Whether to end the backward without a result. Gradients that arrived before its last HookCall stay.
 	Abandon       bool `protobuf:"varint,6,opt,name=abandon,proto3" json:"abandon,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -471,9 +470,9 @@ func (x *ResumeBackwardRequest) GetAbandon() bool {
 // The next hook to run, or the backward's result.
 type ResumeBackwardResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The hook at which the backward has stopped again. If set, nothing else is set.
+	// The hook at which the backward has stopped again. If set, nothing else but `accumulated` is set.
 	Due *HookCall `protobuf:"bytes,1,opt,name=due,proto3" json:"due,omitempty"`
-	// As in BackwardResponse and GradientsResponse.
+	// As in BackwardResponse and GradientsResponse: those since the backward's last answer.
 	Accumulated []uint64 `protobuf:"fixed64,2,rep,packed,name=accumulated,proto3" json:"accumulated,omitempty"`
 	// As in GradientsResponse.
 	Gradients     []*TensorSpec `protobuf:"bytes,3,rep,name=gradients,proto3" json:"gradients,omitempty"`

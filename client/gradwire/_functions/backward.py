@@ -64,7 +64,8 @@ def backward(
     `grad_tensors` are the gradients of the tensors; None is allowed for a tensor of one element. With `inputs`, only
     these tensors receive gradients. With `create_graph`, a leaf's gradient has a graph that leads back to the leaf.
     The server keeps the memory of this cycle until `leaf.grad = None` breaks it or the session ends. Raises
-    RuntimeError for tensors without history or with freed saved values; then no gradient has changed.
+    RuntimeError for tensors without history or with freed saved values; then no gradient has changed. Before a hook is
+    called, gradients that have arrived are added; they stay if the hook raises.
     """
     for see in DERIVATIVES if BATCHING else ():
         if see(backward, (tensors, grad_tensors, retain_graph, create_graph, grad_variables, inputs)) is None:
@@ -145,23 +146,18 @@ def backward(
     else:
         state = UNKNOWN if create_graph or dual else PRESENT
 
-        def on_result(answer: Any) -> None:
-            received.extend(_found(session, answer.accumulated, targets))
-            mark_gradients(received, state)
-            if memo is not None:
-                memo.learn_backward(answer.accumulated, build, values)
+        def on_received(ids: Sequence[int]) -> None:
+            found = _found(session, ids, targets)
+            mark_gradients(found, state)
+            received.extend(found)
+            session.float_writes += 1  # what hooks have read may be written after them
 
         with explained():
             answer = session.wait(build(values)).backward
-            if answer.HasField("due"):
-                memo = None  # the client takes part
-                try:
-                    this = Pass(keep, not targets, sparse, roots, targets)
-                    run_hooks(session, answer.due, create_graph, on_result, this)
-                finally:
-                    session.float_writes += 1  # what hooks have read may be written after them
-            else:
-                on_result(answer)
+            if memo is not None and not answer.HasField("due"):
+                memo.learn_backward(answer.accumulated, build, values)
+            this = Pass(keep, not targets, sparse, roots, targets, reachable=reachable)
+            run_hooks(session, answer, create_graph, this, on_received)
     if not keep:
         reachable.mark_freed()
     if sparse:
@@ -291,8 +287,10 @@ def grad(
             nonlocal memo
             arrived: list[Any] = []
 
+            def on_received(ids: Sequence[int]) -> None:
+                mark_gradients(_found(session, ids, ()), UNKNOWN)
+
             def on_result(answer: Any) -> None:
-                mark_gradients(_found(session, answer.accumulated, ()), UNKNOWN)
                 if memo is not None:
                     memo.learn_gradients(answer, ids, build, values)
                     if memo.entry is not None:
@@ -304,10 +302,8 @@ def grad(
                 answer = session.wait(build(values), tuple(ids)).gradients
                 if answer.HasField("due"):
                     memo = None
-                    this = Pass(keep, False, sparse, roots, targets, captures=True)
-                    run_hooks(session, answer.due, create_graph, on_result, this)
-                else:
-                    on_result(answer)
+                this = Pass(keep, False, sparse, roots, targets, captures=True)
+                run_hooks(session, answer, create_graph, this, on_received, on_result)
             return tuple(arrived)
 
         made = packing(session, through) if create_graph else through()

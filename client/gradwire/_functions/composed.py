@@ -196,5 +196,9 @@ def range(start: Any, end: Any, step: Any = 1, **options: Any) -> Any:
     count = int((end - start) / step) + 1
     requires_grad = options.pop("requires_grad", False)
     with no_grad():
-        made = arange(count, **options) * step + start
+        if kind.is_floating_point:  # PyTorch computes in the wider type, and rounds once
+            wide = dtypes.float64 if kind.itemsize > 2 else dtypes.float32
+            made = (arange(count, **{**options, "dtype": wide}) * step + start).to(kind)
+        else:
+            made = arange(count, **options) * step + start
     return made.requires_grad_(requires_grad) if out is None else _into("range", out, made)

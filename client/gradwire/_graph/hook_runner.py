@@ -10,22 +10,25 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradwire._base.errors import refuse
 from gradwire._base.modes import set_grad_enabled
 from gradwire._base.refused import refusal
 from gradwire._base.signals import deliver
 from gradwire._graph.sparse_gradients import SparseGradients
-from gradwire._proxy.handle import PRESENT, UNKNOWN, Handle
+from gradwire._proxy.handle import UNKNOWN, Handle
 from gradwire._proxy.memo import read_spec
 from gradwire._proxy.results import known_or_new, mark_gradients, new_proxy
+from gradwire._proxy.shadow_graph import ReachableNodes
 from gradwire._transport.transport import SIGNAL_CHECK_SECONDS
-from gradwire.v1 import errors_pb2, hooks_pb2, service_pb2, types_pb2
+from gradwire.v1 import commands_pb2, errors_pb2, hooks_pb2, service_pb2, types_pb2
 
 if TYPE_CHECKING:
     from gradwire._proxy.protocols import HookCallback, SessionProtocol
 
+#: The answers of a backward, each to its hook call or with its result.
+Answer: TypeAlias = "commands_pb2.BackwardResponse | commands_pb2.GradientsResponse | hooks_pb2.ResumeBackwardResponse"
 _OF_NODES = (types_pb2.HOOK_KIND_BEFORE, types_pb2.HOOK_KIND_AFTER)
 # Hooks may run backwards that reach hooks. This many nested levels share a thread's stack, as in PyTorch.
 _LEVELS_PER_STACK = 30
@@ -37,7 +40,8 @@ class Pass:
 
     keeps_graph: whether saved values stay. to_leaves: whether all leaves receive their gradients. sparse: the sparse
     gradients that it makes. roots: where it begins. targets: where it ends, if not at all leaves. captures: whether it
-    returns the gradients there (autograd.grad). held: what must stay until its results are made.
+    returns the gradients there (autograd.grad). reachable: what the client knows of its graph. held: what must stay
+    until its results are made.
     """
 
     _numbers = itertools.count()
@@ -50,11 +54,13 @@ class Pass:
         roots: Sequence[Handle] = (),
         targets: Sequence[Handle] = (),
         captures: bool = False,
+        reachable: ReachableNodes | None = None,
     ) -> None:
         self.number = next(self._numbers)
         self.roots = roots
         self.targets = targets
         self.captures = captures
+        self.reachable = reachable
         self.sparse = sparse
         self.keeps_graph = keeps_graph
         self.to_leaves = to_leaves
@@ -84,16 +90,22 @@ class HookArguments:
 
 def run_hooks(
     session: SessionProtocol,
-    call: types_pb2.HookCall,
+    answer: Answer,
     create_graph: bool,
-    on_result: Callable[[hooks_pb2.ResumeBackwardResponse], None],
     this: Pass,
+    on_received: Callable[[Sequence[int]], None],
+    on_result: Callable[[Answer], None] | None = None,
 ) -> None:
-    """Run all hooks of a backward until it ends, then pass its result to `on_result`.
+    """Run all hooks of a backward from its first answer on until it ends, then pass its last answer to `on_result`.
 
-    An exception of a hook ends the backward, also on the server. Callbacks for the end run after `on_result`.
+    `on_received` gets the ids of tensors whose gradient has changed, before each hook and at the end. An exception of a
+    hook ends the backward, also on the server. Callbacks for the end run after `on_result`.
     """
     while True:
+        on_received(answer.accumulated)
+        if not answer.HasField("due"):
+            break
+        call = answer.due
         request = hooks_pb2.ResumeBackwardRequest(backward=call.backward)
         token = CURRENT_PASS.set(this)
         try:
@@ -108,16 +120,14 @@ def run_hooks(
             raise
         finally:
             CURRENT_PASS.reset(token)
-        if not answer.HasField("due"):
-            on_result(answer)
-            token = CURRENT_PASS.set(this)
-            try:
-                for call_at_end in this.at_end:  # one may queue others
-                    call_at_end(this)
-            finally:
-                CURRENT_PASS.reset(token)
-            return
-        call = answer.due
+    if on_result is not None:
+        on_result(answer)
+    token = CURRENT_PASS.set(this)
+    try:
+        for call_at_end in this.at_end:  # one may queue others
+            call_at_end(this)
+    finally:
+        CURRENT_PASS.reset(token)
 
 
 def _run(session: SessionProtocol, call: types_pb2.HookCall, create_graph: bool) -> Sequence[Any] | None:
@@ -131,7 +141,7 @@ def _run(session: SessionProtocol, call: types_pb2.HookCall, create_graph: bool)
         leaf = session.watched.get(call.leaf.id)
         if leaf is None:
             leaf = new_proxy(session, call.leaf.id, read_spec(call.leaf))
-        mark_gradients([leaf], UNKNOWN if create_graph else PRESENT)
+            mark_gradients([leaf], UNKNOWN)
     if runner is None:
         raise refuse(
             "this backward reaches a hook or custom function that only another client of the session can run",

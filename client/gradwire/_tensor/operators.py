@@ -14,10 +14,11 @@ from gradwire._tensor.known_values.compared import note_comparison
 from gradwire._tensor.known_values.items import note_sum
 
 _NUMBERS = (int, float, bool, complex)
+_OPERANDS = (Handle, *_NUMBERS, np.number, np.bool_)
 
 
 def _taken(other: Any) -> bool:
-    return isinstance(other, (Handle, *_NUMBERS, np.number, np.bool_))
+    return isinstance(other, _OPERANDS)
 
 
 class Operators:

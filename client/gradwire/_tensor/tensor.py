@@ -26,7 +26,6 @@ from gradwire._base.memory_formats import CONTIGUOUS, ORDERS, PRESERVE, lies_in,
 from gradwire._base.modes import GRAD_ENABLED, is_inference_mode_enabled, no_grad
 from gradwire._base.wiring import wired
 from gradwire._graph import commands
-from gradwire._graph.hook_runner import CURRENT_PASS
 from gradwire._graph.hooks import RemovableHandle, hook_accumulated, hook_tensor
 from gradwire._graph.nodes import Node, grad_fn_of
 from gradwire._graph.sparse_gradients import is_sparse, joined_gradient, set_sparse_part, sparse_part
@@ -470,7 +469,7 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
     def _clear_grad(self, call_site: commands.CallSite | None = None) -> None:
         """Drop the gradient. `call_site` is the user's, if it is known."""
         set_sparse_part(self, None)
-        if self._grad is not None or CURRENT_PASS.get() is not None:  # a hook drops what has arrived already, too
+        if self._grad is not None:
             commands.clear_grad(self, call_site)
             self._grad = None
 
@@ -865,6 +864,14 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         if not sizes:  # in PyTorch a plain sum, which widens integers
             return _call("sum", (self,))
         return self if sizes == self._spec.shape else _call("sum_to_size", (self, sizes))
+
+    def count_nonzero(self, dim: Any = None, *further: int, axis: Any = None) -> Tensor:
+        """See `gradwire.count_nonzero`. Dimensions may be given one by one."""
+        return super().count_nonzero((dim, *further) if further else dim, axis=axis)
+
+    def squeeze(self, dim: Any = None, *further: int, axis: Any = None) -> Tensor:
+        """See `gradwire.squeeze`. Dimensions may be given one by one."""
+        return super().squeeze((dim, *further) if further else dim, axis=axis)
 
     def is_nonzero(self) -> bool:
         """Whether the only element is not zero. Raises RuntimeError if there is not exactly one."""

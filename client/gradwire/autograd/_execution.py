@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from heapq import heapify, heappop, heappush
 from typing import Any
 
 from gradwire._base.errors import refuse
 from gradwire._graph.hook_runner import CURRENT_PASS, Pass
 from gradwire._graph.nodes import Node, grad_fn_of
+from gradwire._proxy.handle import Handle
+from gradwire._proxy.shadow_graph import Edge, Leaf
 from gradwire._session.nodes import fetch_nodes
+from gradwire.autograd._ready_queue import Entry, pop, push
 from gradwire.autograd.grad_mode import is_multithreading_enabled
 from gradwire.v1 import commands_pb2
 
@@ -31,17 +33,17 @@ class _Task:
         ids, fetched = fetch_nodes(session, this.roots)
         self.roots = [number for number in ids if number]
         self.nodes = {node.id: node for node in fetched}
-        ends = {number for each in this.targets for number in self._places_of(each)}
+        ends = {number for each in this.targets for number in self.places_of(each)}
         self.captured = ends if this.captures else set()
         self.executed = self._leading_to(ends) if this.targets else None
 
-    def _places_of(self, target: Any) -> Iterator[int]:
-        """The id of the node at which a target's gradient arrives, if it is behind the roots."""
-        node = grad_fn_of(target)
+    def places_of(self, tensor: Any) -> Iterator[int]:
+        """The id of the node at which a tensor's gradient arrives, if it is behind the roots."""
+        node = grad_fn_of(tensor)
         if node is not None:
             yield node._load().id
             return
-        yield from (each.id for each in self.nodes.values() if each.HasField("leaf") and each.leaf.id == target._id)
+        yield from (each.id for each in self.nodes.values() if each.HasField("leaf") and each.leaf.id == tensor._id)
 
     def _leading_to(self, ends: set[int]) -> set[int]:
         users: dict[int, list[int]] = {}
@@ -57,25 +59,39 @@ class _Task:
                     waiting.append(user)
         return found
 
+    def runs(self, number: int) -> bool:
+        """Whether the node of that id runs. Raises RuntimeError for a leaf's whose gradient `autograd.grad` takes."""
+        if number not in self.nodes:
+            return False
+        if self.executed is None:
+            return True
+        if number in self.captured and not self.nodes[number].edges:
+            raise refuse(
+                "A leaf node was passed to _will_engine_execute_node but we are currently running autograd.grad(). "
+                "This is currently not supported."
+            )
+        return number in self.executed
+
     def order(self) -> list[int]:
         """The ids of the nodes that run, in their order."""
         left = Counter(edge.node for node in self.nodes.values() for edge in node.edges)
-        ready = [self._entry(self.nodes[number]) for number in self.roots]
-        heapify(ready)
+        ready: list[Entry] = []
+        for number in self.roots:
+            push(ready, self._entry(self.nodes[number]))
         made = []
         while ready:
-            node = self.nodes[heappop(ready)[1]]
+            node = self.nodes[pop(ready)[1]]
             made.append(node.id)
             for edge in node.edges:
                 if not edge.node or (self.executed is not None and edge.node not in self.executed):
                     continue
                 left[edge.node] -= 1
                 if not left[edge.node]:
-                    heappush(ready, self._entry(self.nodes[edge.node]))
+                    push(ready, self._entry(self.nodes[edge.node]))
         return made
 
     @staticmethod
-    def _entry(node: commands_pb2.GraphNode) -> tuple[int, int]:
+    def _entry(node: commands_pb2.GraphNode) -> Entry:
         return -node.sequence, node.id
 
 
@@ -108,6 +124,26 @@ def _object(roots: Sequence[Any], number: int) -> Node:
     raise AssertionError(f"no node {number} is behind the roots of the backward")
 
 
+def count_executed(this: Pass, places: Sequence[tuple[Handle, Edge]]) -> int | None:
+    """At how many of these tensors a backward runs the node, or has run it; None if nobody can tell any more.
+
+    A tensor comes with its edge at the moment that is meant: an in-place change may have moved it.
+
+    The client knows it, but of a part of a graph, of inputs and of results of one node. Then it asks the server. Raises
+    RuntimeError for a leaf of which `autograd.grad` takes the gradient.
+    """
+    reachable = this.reachable
+    if reachable is not None and reachable.known and not this.targets:
+        reached = {id(edge) for edge in (*reachable.leaves, *reachable.nodes)}
+        missing = [edge for _, edge in places if id(edge) not in reached]
+        if all(type(edge) is Leaf for edge in missing):
+            return len(places) - len(missing)
+    if not this.roots or any(tensor._edge is not edge for tensor, edge in places):
+        return None
+    task = _Task(this)
+    return sum(task.runs(number) for tensor, _ in places for number in task.places_of(tensor))
+
+
 def will_engine_execute_node(node: Node) -> bool:
     """Whether the backward under way runs a node, or has run it.
 
@@ -119,14 +155,4 @@ def will_engine_execute_node(node: Node) -> bool:
     this = CURRENT_PASS.get()
     if this is None or not this.roots:
         raise refuse("_get_should_execute_nodes should only be called during the backward pass")
-    task, number = _Task(this), node._load().id
-    if number not in task.nodes:
-        return False
-    if task.executed is None:
-        return True
-    if number in task.captured and not task.nodes[number].edges:
-        raise refuse(
-            "A leaf node was passed to _will_engine_execute_node but we are currently running autograd.grad(). This is "
-            "currently not supported."
-        )
-    return number in task.executed
+    return _Task(this).runs(node._load().id)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gradwire._base.errors import GradwireTypeError
@@ -46,15 +47,15 @@ def call_node(node: Node, gradients: tuple[Any, ...]) -> Any:
     def through() -> tuple[Any, ...]:
         arrived: list[Any] = []
 
+        def on_received(ids: Sequence[int]) -> None:
+            """A called node passes nothing on."""
+
         def on_result(answer: Any) -> None:
             arrived.extend(known_or_new(session, message, near) for message in answer.gradients)
 
         with explained():
             answer = session.wait(service_pb2.Command(gradients=request)).gradients
-            if answer.HasField("due"):
-                run_hooks(session, answer.due, create_graph, on_result, Pass(True, False, SparseGradients()))
-            else:
-                on_result(answer)
+            run_hooks(session, answer, create_graph, Pass(True, False, SparseGradients()), on_received, on_result)
         return tuple(arrived)
 
     made = packing(session, through) if create_graph else through()

@@ -17,6 +17,7 @@ from gradwire._graph.hook_runner import CURRENT_PASS, Pass
 from gradwire._graph.hooks import RemovableHandle
 from gradwire._graph.nodes import Node as NodeOfGraph
 from gradwire._tensor.tensor import Tensor
+from gradwire.autograd._execution import count_executed
 from gradwire.autograd._nodes import DelayedError, UndefinedGrad
 from gradwire.autograd._saved_mutations import allow_mutation_on_saved_tensors
 from gradwire.autograd.function import BackwardCFunction
@@ -72,14 +73,14 @@ def register_multi_grad_hook(
 ) -> RemovableHandle:
     """Call `fn` in each backward that computes gradients of any of these tensors.
 
-    mode "all": `fn(gradients)` once, at the end of the backward, with None for tensors that backward did not reach.
-    PyTorch calls it as soon as the last gradient is computed. "any": `fn(gradient)` with the first. Raises ValueError
-    for another mode, RuntimeError for a tensor that requires no gradient.
+    mode "all": `fn(gradients)` once, as soon as the last gradient is computed, with None for tensors that backward does
+    not reach. "any": `fn(gradient)` with the first. Raises ValueError for another mode, RuntimeError for a tensor that
+    requires no gradient.
     """
     if mode not in ("all", "any"):
         raise GradwireValueError(f"Expects mode to be one of ('all', 'any') but got {mode}")
-    make = _all_hooks if mode == "all" else _any_hooks
-    handles = [each.register_hook(hook) for each, hook in zip(tensors, make(len(tensors), fn), strict=True)]
+    hooks = _all_hooks(tensors, fn) if mode == "all" else _any_hooks(len(tensors), fn)
+    handles = [each.register_hook(hook) for each, hook in zip(tensors, hooks, strict=True)]
 
     def remove() -> None:
         for handle in handles:
@@ -95,17 +96,33 @@ def _current() -> Pass:
     return this
 
 
-def _all_hooks(count: int, fn: Callable[..., None]) -> list[Callable[[Any], None]]:
-    gathered: weakref.WeakKeyDictionary[Pass, list[Any]] = weakref.WeakKeyDictionary()  # a failed pass is removed
+class _Gathered:
+    """The gradients that have come in a pass, and for how many more to wait."""
 
-    def note(place: int, gradient: Any) -> None:
+    def __init__(self, this: Pass, places: Sequence[tuple[Tensor, Any]], fn: Callable[..., None]) -> None:
+        self.gradients: list[Any] = [None] * len(places)
+        left = count_executed(this, places)
+        if left is None:
+            this.at_end.append(lambda _: fn(self.gradients))
+        self.left = -1 if left is None else left
+
+
+def _all_hooks(tensors: Sequence[Tensor], fn: Callable[..., None]) -> list[Callable[[Any], None]]:
+    places = [(each, each._edge) for each in tensors]
+    passes: weakref.WeakKeyDictionary[Pass, _Gathered] = weakref.WeakKeyDictionary()  # a failed pass is removed
+
+    def note(number: int, gradient: Any) -> None:
         this = _current()
-        if this not in gathered:
-            gathered[this] = [None] * count
-            this.at_end.append(lambda through: fn(gathered.pop(through)))
-        gathered[this][place] = gradient
+        gathered = passes.get(this)
+        if gathered is None:
+            gathered = passes[this] = _Gathered(this, places, fn)
+        gathered.gradients[number] = gradient
+        gathered.left -= 1
+        if not gathered.left:
+            del passes[this]
+            fn(gathered.gradients)
 
-    return [functools.partial(note, place) for place in range(count)]
+    return [functools.partial(note, number) for number in range(len(places))]
 
 
 def _any_hooks(count: int, fn: Callable[..., None]) -> list[Callable[[Any], None]]:

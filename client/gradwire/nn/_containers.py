@@ -268,40 +268,44 @@ class ParameterList(Module):
 
 
 class ParameterDict(Module):
-    """Parameters by name, registered; other tensors become parameters. Like torch.nn.ParameterDict."""
+    """Parameters and other objects by name; tensors become parameters. Like torch.nn.ParameterDict.
+
+    Each is an attribute of its name, so parameters are registered.
+    """
 
     def __init__(self, parameters: Any = None) -> None:
         super().__init__()
+        self._keys: dict[str, None] = {}
         if parameters is not None:
             self.update(parameters)
 
     def __getitem__(self, key: str) -> Any:
-        return self._parameters[key]
+        return getattr(self, _name_of(key))
 
-    def __setitem__(self, key: str, value: Tensor) -> None:
-        if not isinstance(value, Tensor):
-            raise TypeError(f"ParameterDict holds tensors, not {type(value).__name__}")
-        if not isinstance(key, str):
-            raise TypeError(
-                "Index given to ParameterDict cannot be used as a key as it is not a string "
-                f"(type is '{type(key).__name__}'). Open an issue on github if you need non-string keys."
-            )
-        self.register_parameter(key, value if isinstance(value, Parameter) else Parameter(value))
+    def __setitem__(self, key: str, value: Any) -> None:
+        name = _name_of(key)
+        if isinstance(value, Tensor):
+            self._forget(name, but="_parameters")  # of another object
+            self.register_parameter(name, value if isinstance(value, Parameter) else Parameter(value))
+        else:
+            setattr(self, name, value)
+        self._keys[name] = None
 
     def __delitem__(self, key: str) -> None:
-        del self._parameters[key]
+        del self._keys[key]
+        delattr(self, _name_of(key))
 
     def __len__(self) -> int:
-        return len(self._parameters)
+        return len(self._keys)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._parameters)
+        return iter(self._keys)
 
     def __contains__(self, key: object) -> bool:
-        return key in self._parameters
+        return key in self._keys
 
     def __reversed__(self) -> Iterator[str]:
-        return reversed(self._parameters)
+        return reversed(list(self._keys))
 
     def __or__(self, other: Any) -> ParameterDict:
         made = self.copy()
@@ -319,44 +323,49 @@ class ParameterDict(Module):
 
     def keys(self) -> Iterable[str]:
         """The names."""
-        return self._parameters.keys()
+        return self._keys.keys()
 
     def values(self) -> Iterable[Any]:
-        """The parameters."""
-        return self._parameters.values()
+        """The parameters and other objects."""
+        return (self[key] for key in self._keys)
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """Pairs of name and parameter."""
-        return self._parameters.items()
+        """Pairs of name and object."""
+        return ((key, self[key]) for key in self._keys)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The parameter of a name, or `default`."""
-        return self._parameters.get(key, default)
+        """The object of a name, or `default`."""
+        return self[key] if key in self._keys else default
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The parameter of a name, which is `default` if there was none."""
+        """The object of a name, which is `default` if there was none."""
         if key not in self:
             self[key] = default
         return self[key]
 
     def pop(self, key: str) -> Any:
-        """Take a parameter out and return it."""
-        return self._parameters.pop(key)
+        """Take an object out and return it."""
+        value = self[key]
+        del self[key]
+        return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Take the last parameter out and return it with its name."""
-        return self._parameters.popitem()
+        """Take the last object out and return it with its name."""
+        key, _ = self._keys.popitem()
+        self._keys[key] = None
+        return key, self.pop(key)
 
     def clear(self) -> None:
         """Hold nothing any more."""
-        self._parameters.clear()
+        for key in list(self._keys):
+            del self[key]
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """Another dictionary of these names, each with the same parameter."""
+        """Another dictionary of these names, each with the same object."""
         return ParameterDict([(key, default) for key in keys])
 
     def copy(self) -> ParameterDict:
-        """Another dictionary of the same parameters."""
+        """Another dictionary of the same objects."""
         return ParameterDict(self)
 
     def update(self, parameters: Any) -> None:
@@ -382,11 +391,23 @@ class ParameterDict(Module):
             self[pair[0]] = pair[1]
 
     def extra_repr(self) -> str:
-        """The kind, dtype and size of each parameter."""
+        """The kind, dtype and size of each parameter, and the type of other objects."""
         lines = []
         for name, param in self.items():
+            if not isinstance(param, Tensor):
+                lines.append(f"  ({name}): Object of type: {type(param).__name__}")
+                continue
             size = "x".join(map(str, param.shape))
             where = "" if param.device.type == "cpu" else f" ({param.device})"
             kind = param.detach().type()
             lines.append(f"  ({name}): Parameter containing: [{kind} of size {size}{where}]")
         return "\n".join(lines)
+
+
+def _name_of(key: Any) -> str:
+    if not isinstance(key, str):
+        raise TypeError(
+            "Index given to ParameterDict cannot be used as a key as it is not a string "
+            f"(type is '{type(key).__name__}'). Open an issue on github if you need non-string keys."
+        )
+    return key

@@ -88,7 +88,11 @@ class ASGD(Optimizer):
 
             param.mul_(varying(param, ("kept", kind), kept))
             param.add_(grad, alpha=varying(param, ("by_grad", kind), by_grad))
-            state["ax"].lerp_(param, varying(param, ("share", kind), share))
+            by_share, average = varying(param, ("share", kind), share), state["ax"]
+            if average.dtype is param.dtype:
+                average.lerp_(param, by_share)
+            else:  # the parameter was cast since
+                average.add_(param.sub(average).mul_(by_share))
 
 
 def _schedule(group: dict[str, Any], state: dict[str, Any]) -> tuple[Number, Number, Callable[[int], None]]:

@@ -5,20 +5,23 @@ be differentiated again. A third kind are symbolic values, which trace a pass (c
 traversal serves all three.
 
 Leaves receive their gradients at the end: all of them, or none if anything fails. The walk yields requests for external
-callbacks (graph/callbacks.py). It pauses between two nodes when the context's interrupt is due.
+callbacks (graph/callbacks.py). What has arrived by then is delivered first, so a callback sees what PyTorch's would.
+The walk pauses between two nodes when the context's interrupt is due.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from time import monotonic
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from gradwire_engine.autograd import ready_queue
 from gradwire_engine.autograd.buffer_reuse import own
 from gradwire_engine.autograd.headroom import Headroom, needed
+from gradwire_engine.autograd.listed_edges import edges_of, listed_edges
 from gradwire_engine.autograd.saved_tensor_hooks import Packed, holds_packed
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import CURRENT, PAUSE, Interrupt, Pause, grad_mode
@@ -44,6 +47,7 @@ Way: TypeAlias = "Generator[CallbackRequest | Pause, Answer, None]"
 _P = TypeVar("_P", bound="BackwardPass")
 NEVER = Interrupt()
 _QUICK = 256  # nodes discovered between two checks of the clock
+_UNREACHED = 1 << 62  # edges into a node that the pass does not visit: more than it can follow
 
 
 class Observer(Protocol):
@@ -66,8 +70,8 @@ class BackwardPass:
     """One backward pass, to all leaves or to targets.
 
     `deliveries` has the gradients for tensors that retain theirs and, if `to_leaves`, for leaves. If not `to_leaves`,
-    `captured` has the gradients that arrived at the targets. At an external callback the pass stops: `advance` returns
-    the `CallbackRequest`, and its next call takes the answer.
+    `captured` has the gradients that arrived at the targets. At an external callback the pass stops: `advance` delivers
+    and returns the `CallbackRequest`, and its next call takes the answer.
     """
 
     symbolic = False  # whether gradients are symbolic values; then `_call` computes all formulas
@@ -102,6 +106,8 @@ class BackwardPass:
             except StopIteration:
                 return None
             if not isinstance(due, Pause):
+                if not self.alone:
+                    due.received = self.deliver()
                 return due
             answer = None
             yield
@@ -147,6 +153,9 @@ class BackwardPass:
             self.goals = needed.union(node for node, _ in wanted)
         if context.tracer is not None:
             self.observer = context.tracer.observe(self, roots, counts, wanted, needed)
+        if self.goals is not None:
+            for node in counts.keys() - self.goals:
+                counts[node] = _UNREACHED
         if self.headroom is not None:
             self.headroom.roots = roots
         yield from self._traverse(roots, counts, wanted, needed, interrupt)
@@ -165,15 +174,18 @@ class BackwardPass:
         """
         for (node, index), gradient in roots:
             self._add(node, index, gradient)
-        ready = [(-node.seq, number, node) for number, node in enumerate(self.pending) if not counts[node]]
-        heapify(ready)
+        push, pop = (heappush, heappop) if self.alone else (ready_queue.push, ready_queue.pop)
+        ready: list[ready_queue.Entry] = []
+        for tie, node in enumerate(self.pending):
+            if not counts[node]:
+                push(ready, (-node.seq, tie, node))
         tie = len(ready)
         pending, propagate = self.pending, self._propagate_selected if self.selects else self._propagate
         node_began = interrupt.node_began
         lone: AnyNode | None = None  # the only ready node; a chain of nodes bypasses the heap
         while ready or lone is not None:
             if lone is None:
-                node = heappop(ready)[2]
+                node = pop(ready)[2]
             else:
                 node, lone = lone, None
             if monotonic() >= interrupt.at:
@@ -199,10 +211,10 @@ class BackwardPass:
                     else:
                         if lone is not None:
                             tie += 1
-                            heappush(ready, (-lone.seq, tie, lone))
+                            push(ready, (-lone.seq, tie, lone))
                             lone = None
                         tie += 1
-                        heappush(ready, (-target.seq, tie, target))
+                        push(ready, (-target.seq, tie, target))
 
     # Nodes with callbacks.
 
@@ -263,7 +275,7 @@ class BackwardPass:
         results = yield from self._results(node, hooks, gradients)
         for callback in tuple(hooks.after):
             others = [gradients[place] for place in places]
-            yield from self._replace(CallbackKind.AFTER, callback, results, range(len(results)), others)
+            yield from self._replace(CallbackKind.AFTER, callback, results, listed_edges(node), others)
         for place, (edge, result) in enumerate(zip(node.edges, results, strict=True)):
             if result is not None and edge is not None and node.metas[place] is not None:
                 self._add(edge[0], edge[1], result)
@@ -320,7 +332,7 @@ class BackwardPass:
         return values
 
     def _reach_leaf(self, node: AccumulateGrad, hooks: Hooks) -> Way:
-        """Deliver a leaf's gradient: at once if a hook needs the accumulated gradient, else at the end."""
+        """Run the hooks of a leaf and its node, and let the leaf's gradient be delivered between them."""
         leaf: Tensor = node.variable
         gradients = self.pending.pop(node) or [None]  # no gradient came, or the client keeps it
         if not (self.to_leaves and leaf.requires_grad):
@@ -328,22 +340,18 @@ class BackwardPass:
         for callback in tuple(hooks.before):
             yield from self._replace(CallbackKind.BEFORE, callback, gradients, [0])
         if gradients[0] is not None:
-            if not hooks.accumulated and not hooks.after:
-                self.deliveries.append((leaf, gradients[0]))
-                return
-            if leaf.grad is None and not self.tensors:
-                # The first gradient becomes `.grad` itself if it has no other holder, so later hooks see it change.
-                gradient = gradients.pop()  # one name, as `own` expects
-                gradients = [own(gradient)]
-            postponed, self.deliveries = self.deliveries, [(leaf, gradients[0])]
-            self.deliver()
-            self.deliveries = postponed
+            gradient = gradients.pop()  # one name, as `own` expects
+            if hooks.after:
+                if leaf.grad is None and not self.tensors:
+                    # The first gradient becomes `.grad` itself if it has no other holder, so later hooks see it change.
+                    gradient = own(gradient)
+                gradients.append(gradient)
+            self.deliveries.append((leaf, gradient))
+            del gradient
             for callback in tuple(hooks.accumulated):
                 yield CallbackRequest(CallbackKind.ACCUMULATED, callback.number, [], leaf=leaf)
-        for callback in tuple(hooks.after):
-            # The leaf is named only where it has received a gradient: its proxy takes note of that.
-            received = None if gradients[0] is None else leaf
-            yield CallbackRequest(CallbackKind.AFTER, callback.number, [], self._shown(gradients), leaf=received)
+        for callback in () if node.hooks is None else tuple(node.hooks.after):  # another hook may have added some
+            yield CallbackRequest(CallbackKind.AFTER, callback.number, [], self._shown(gradients))
 
     def _replace(
         self,
@@ -370,12 +378,11 @@ class BackwardPass:
     def _taken(self, gradient: Tensor | None) -> Any:
         return gradient if gradient is None or self.tensors else gradient.array
 
-    def replaced(self, tensor: Tensor) -> None:
-        """A callback has assigned a tensor's `.grad`: drop the gradient that arrived there before."""
-        self.deliveries = [each for each in self.deliveries if each[0] is not tensor]
-
     def deliver(self) -> list[Tensor]:
-        """Assign or add the gradients to their tensors. Allocations come first, so a failure changes no tensor."""
+        """Assign or add the gradients to their tensors, and return these.
+
+        Allocations come first, so a failure changes no tensor.
+        """
         received: dict[int, Tensor] = {}
         ready: list[tuple[Tensor, Any]] = []
         self.deliveries.reverse()
@@ -601,16 +608,6 @@ class BackwardPass:
             held.storage.changed()
 
 
-def edges_of(node: Node, slot: int) -> range:
-    """Indices of a formula's edges, for an op with a list input: the list has one edge per item."""
-    op = node.op
-    length = len(node.edges) - len(op.tensor_positions) + 1
-    if op.tensor_positions[slot] == op.list_position:
-        return range(slot, slot + length)
-    first = slot if op.tensor_positions[slot] < op.list_position else slot - 1 + length
-    return range(first, first + 1)
-
-
 def _discover(
     starts: list[AnyNode], interrupt: Interrupt
 ) -> Generator[CallbackRequest | Pause, Answer, tuple[list[AnyNode], dict[AnyNode, int]]]:
@@ -701,7 +698,7 @@ def _pause(interrupt: Interrupt) -> Way:
 
 def cancelled() -> EngineError:
     """The error of a backward that was cancelled."""
-    return EngineError(Reason.CANCELLED, "backward was cancelled; no gradient has changed")
+    return EngineError(Reason.CANCELLED, "backward was cancelled; no gradient has changed since its begin or last hook")
 
 
 def _refuse_nan(node: Node, slot: int, result: Any) -> None:

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from gradwire_engine.autograd.backward_pass import BackwardPass, Way, refuse_freed
 from gradwire_engine.autograd.buffer_reuse import own
+from gradwire_engine.autograd.listed_edges import listed_edges
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.graph.callbacks import CallbackRequest
@@ -37,6 +38,7 @@ class NodeCall(BackwardPass):
         expected = max(place for place, output in enumerate(outputs) if output is not None) + 1
         if len(gradients) != expected:
             raise EngineError(Reason.ARGUMENT_TYPE, f"expected {expected} arguments, got {len(gradients)} instead")
+        self.node = node
         self.made: list[Any] = [None] * len(node.edges)
         self.steps = self._apply(node, [self._taken(each) for each in gradients])
 
@@ -64,8 +66,8 @@ class NodeCall(BackwardPass):
         self.node_results[place] = fit(gradient, meta)
 
     def results(self) -> list[Tensor | None]:
-        """The gradients of the node's inputs, one per edge; None where none is needed."""
-        made, self.made = self.made, []
+        """The gradients of the node's inputs, one per listed edge; None where none is needed."""
+        made, self.made = [self.made[place] for place in listed_edges(self.node)], []
         return [each if each is None or self.tensors else own(each) for each in made]
 
     def deliver(self) -> list[Tensor]:

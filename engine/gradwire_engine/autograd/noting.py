@@ -16,8 +16,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gradwire_engine.autograd.backward_pass import NEVER, edges_of
+from gradwire_engine.autograd.backward_pass import NEVER
 from gradwire_engine.autograd.headroom import needed as needed_back
+from gradwire_engine.autograd.listed_edges import edges_of
 from gradwire_engine.autograd.noted_pass import NotedPass, Stopped, Unusual, described, loaded, pauses, same_bits
 from gradwire_engine.core.context import Context
 from gradwire_engine.graph.graph import AccumulateGrad, Node

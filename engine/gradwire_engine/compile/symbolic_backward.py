@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gradwire_engine.autograd.backward_pass import NEVER, BackwardPass, edges_of
+from gradwire_engine.autograd.backward_pass import NEVER, BackwardPass
+from gradwire_engine.autograd.listed_edges import edges_of
 from gradwire_engine.compile.trace import Trace
 from gradwire_engine.core.device import is_writable
 from gradwire_engine.graph.callbacks import hooks_on

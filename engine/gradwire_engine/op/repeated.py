@@ -304,7 +304,9 @@ def _of_calls(recorder: CallRecorder, args: tuple[Any, ...], made: Any, varying:
         if is_repeatable(op) and type(result) is Tensor and not drawn and not any(map(has_tensors, given)):
             parts.append(Part(op, forward_of(op, arrays), result, told))  # type: ignore[arg-type]
         else:
-            texts = [array_text(source, known, *pair) for pair in zip(given, told, strict=True)]  # type: ignore[arg-type]
+            # Alone, it takes items by their places: one tensor given twice may be two in the next call.
+            items = {} if alone else known
+            texts = [array_text(source, items, *pair) for pair in zip(given, told, strict=True)]  # type: ignore[arg-type]
             forward = _computed_by(op) if drawn else forward_of(op, arrays)  # a drawn part raises what the op raises
             parts.append(GeneralPart(op, forward, result, told, texts))  # type: ignore[arg-type]
         for name, each in result_names(f"r{number}", result):

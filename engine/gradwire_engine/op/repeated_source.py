@@ -351,12 +351,15 @@ def argument_text(source: Source, known: dict[int, str], value: Any) -> str | No
 
 
 def array_text(source: Source, known: dict[int, str], value: Any, told: str) -> str:
-    """The same name with arrays in place of tensors. All tensors are known."""
+    """The same name with arrays in place of tensors. An item of a list that is not known has the list's name in its."""
     if type(value) is Tensor:
         return _array(told)
     if not has_tensors(value):
         return told
-    items = [_array(known[id(each)]) if type(each) is Tensor else source.named(each) for each in value]
+    items = [
+        _array(known.get(id(each), f"{told}_{number}")) if type(each) is Tensor else source.named(each)
+        for number, each in enumerate(value)
+    ]
     return _sequence(value, items)
 
 

@@ -1,7 +1,8 @@
 """Commands that show the reverse graph: a page of a walk of it (graph_walks.py), and the numbers that order it."""
 
 from gradwire.v1 import commands_pb2
-from gradwire_engine.graph.graph import LAST, AccumulateGrad
+from gradwire_engine.autograd.listed_edges import listed_edges
+from gradwire_engine.graph.graph import LAST, AccumulateGrad, Node
 from gradwire_engine.graph.saved import saved_bytes, saved_values
 from gradwire_engine.graph.tensor import set_version
 from gradwire_server.common.errors import Refusal
@@ -55,7 +56,8 @@ def _fill(session: Session, message: commands_pb2.GraphNode, node: AnyNode, with
             for name, value in saved_values(node):
                 saved = message.saved.add(name=name, shape=value.array.shape)
                 saved.dtype = TO_WIRE[value.array.dtype]  # type: ignore[assignment]
-    for edge in node.edges:
+    edges = [node.edges[place] for place in listed_edges(node)] if isinstance(node, Node) else node.edges
+    for edge in edges:
         target = message.edges.add()
         if edge is not None:
             target.node = graph_walks.node_id(edge[0])

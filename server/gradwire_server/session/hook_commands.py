@@ -92,8 +92,8 @@ def _not_suspended(session: Session, number: int) -> Refusal:
         return Refusal(
             "CANCELLED",
             f"backward {number} no longer waits: it completed or was abandoned. A backward is abandoned by its client, "
-            "by the server's end, or after an hour without an answer. An abandoned backward changed gradients only of "
-            "leaves whose post-accumulate hooks ran; it may have freed a part of its graph",
+            "by the server's end, or after an hour without an answer. Gradients that arrived before its last hook call "
+            "stay; it may have freed a part of its graph",
             backward=number,
         )
     return Refusal("ARGUMENT_VALUE", f"no backward {number} waits in this session", argument="backward")
@@ -107,6 +107,7 @@ def _advance(
         waiting.finish(answer)
         return
     scope.check_room(len(due.gradients) + len(due.others) + 1)
+    answer.accumulated.extend(scope.ids_of(due.received))
     call = answer.due
     call.backward = scope.hooks.suspend(waiting)
     call.hook = due.number

@@ -362,8 +362,6 @@ def run_set_grad(
     """Set or clear a gradient."""
     target = scope.tensor(request.tensor)
     set_grad(target, scope.tensor(request.grad) if request.grad else None)
-    if scope.hooks.suspended:
-        scope.hooks.assigned(target)
 
 
 def run_set_requires_grad(

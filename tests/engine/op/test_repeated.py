@@ -269,6 +269,16 @@ def test_a_list_of_other_items_is_left_to_the_op(context: Context) -> None:
     assert repeated((leaf(2), 0), context) is None
 
 
+@pytest.mark.parametrize("name", ["cat", "stack"])
+def test_a_list_with_one_tensor_twice_is_repeated_with_two_tensors(name: str, context: Context) -> None:
+    op, one, other = REGISTRY[name], leaf(2), leaf(2, seed=1)
+    _, repeated = repeated_call(op, ([one, one, other], 0), context)
+    assert repeated is not None
+    again = repeated(([other, one, other], 0), context)
+    assert again is not None
+    assert described(again) == described(op.apply(([other, one, other], 0)))
+
+
 def test_an_index_out_of_range_is_left_to_the_op(context: Context) -> None:
     op = REGISTRY["getitem"]
     _, repeated = repeated_call(op, (leaf(3, 4), (tensor(np.array([0, 1])),)), context)

@@ -1064,9 +1064,9 @@ pub struct OpResponse {
 /// input. Without answers_hooks, it refuses a backward that would reach a hook, custom function or checkpoint.
 ///
 /// It can fail later: a saved value was changed in place, a formula failed, or memory ran out. It also fails if
-/// check_nan finds nan, on a cancel, and if the client abandons it. Then gradients have changed only of leaves whose
-/// ACCUMULATED or AFTER hooks have run. Without retain_graph the nodes that it passed have freed their saved values, so
-/// the graph must be built again.
+/// check_nan finds nan, on a cancel, and if the client abandons it. Then gradients have changed only of tensors that
+/// received one before the last HookCall. Without retain_graph the nodes that it passed have freed their saved values,
+/// so the graph must be built again.
 ///
 /// All this holds for GradientsRequest, too.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -1102,10 +1102,11 @@ pub struct BackwardRequest {
 /// What backward has changed.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BackwardResponse {
-    /// The session's tensors whose gradient was set or added to.
+    /// The session's tensors whose gradient was set or added to, so far.
     #[prost(fixed64, repeated, tag = "1")]
     pub accumulated: ::prost::alloc::vec::Vec<u64>,
-    /// The hook at which the backward has stopped. If set, nothing else is set, and the client sends ResumeBackward.
+    /// The hook at which the backward has stopped. If set, nothing else but `accumulated` is set, and the client sends
+    /// ResumeBackward.
     #[prost(message, optional, tag = "16")]
     pub due: ::core::option::Option<HookCall>,
 }
@@ -1202,10 +1203,11 @@ pub struct GradientsResponse {
     /// One per input, in order; id 0 where there is none.
     #[prost(message, repeated, tag = "1")]
     pub gradients: ::prost::alloc::vec::Vec<TensorSpec>,
-    /// Tensors between outputs and inputs that retain their gradient and received it.
+    /// Tensors between outputs and inputs that retain their gradient and received it, so far.
     #[prost(fixed64, repeated, tag = "2")]
     pub accumulated: ::prost::alloc::vec::Vec<u64>,
-    /// The hook at which the backward has stopped. If set, nothing else is set, and the client sends ResumeBackward.
+    /// The hook at which the backward has stopped. If set, nothing else but `accumulated` is set, and the client sends
+    /// ResumeBackward.
     #[prost(message, optional, tag = "16")]
     pub due: ::core::option::Option<HookCall>,
 }
@@ -2809,18 +2811,17 @@ pub struct ResumeBackwardRequest {
     /// The gradients: as many as HookCall has. Of a custom function, as many as it has inputs. 0 where there is none.
     #[prost(fixed64, repeated, tag = "5")]
     pub gradients: ::prost::alloc::vec::Vec<u64>,
-    /// Whether to end the backward without a result. Then gradients have changed only of leaves whose ACCUMULATED or AFTER
-    /// hooks have run.
+    /// Whether to end the backward without a result. Gradients that arrived before its last HookCall stay.
     #[prost(bool, tag = "6")]
     pub abandon: bool,
 }
 /// The next hook to run, or the backward's result.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct ResumeBackwardResponse {
-    /// The hook at which the backward has stopped again. If set, nothing else is set.
+    /// The hook at which the backward has stopped again. If set, nothing else but `accumulated` is set.
     #[prost(message, optional, tag = "1")]
     pub due: ::core::option::Option<HookCall>,
-    /// As in BackwardResponse and GradientsResponse.
+    /// As in BackwardResponse and GradientsResponse: those since the backward's last answer.
     #[prost(fixed64, repeated, tag = "2")]
     pub accumulated: ::prost::alloc::vec::Vec<u64>,
     /// As in GradientsResponse.

@@ -199,8 +199,12 @@ def linspace(
         of_numbers = isinstance(start, complex) or isinstance(end, complex)
         dtype = dtypes.promote_types(dtypes.default(), dtypes.complex64) if of_numbers else dtypes.default()
     start, end = _ends("linspace", start, end, steps, dtype)
-    xp = place(device, (steps,), dtype, 4 * max(dtype.itemsize, 8))
+    xp = place(device, (steps,), dtype, 10 * max(dtype.itemsize, 8))
     return made(device, lambda: _spaced(xp, start, end, steps, dtype), requires_grad, (steps,), 10.0)
+
+
+#: Splits a float64 into two parts of at most 27 bits, and the largest step for which it does.
+_SPLITS, _MOST_SPLIT = 2.0**27 + 1, 1e290
 
 
 def _ends(name: str, start: Any, end: Any, steps: int, dtype: DType) -> tuple[Any, Any]:
@@ -218,7 +222,8 @@ def _ends(name: str, start: Any, end: Any, steps: int, dtype: DType) -> tuple[An
 def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
     """Evenly spaced values, counted from both ends to the middle, so that both ends are exact.
 
-    Those of float32 are rounded once, as by PyTorch's multiplication with addition; their step is of float32.
+    Those of float32, float64 and integers are rounded once, as by PyTorch's multiplication with addition. The step of
+    float32 is of float32.
     """
     if steps == 1:
         return _single(xp, start, dtype)
@@ -232,7 +237,23 @@ def _spaced(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
         step = wide.type((end - start) / xp.float32(steps - 1)) if steps else 0
     else:
         step = wide.type((end - start) / (steps - 1)) if steps else 0
+    if wide == dtypes.float64 and dtype != dtypes.float32 and abs(step) < _MOST_SPLIT:
+        count = xp.arange(steps, dtype=wide)
+        lower = count < steps // 2
+        count = xp.where(lower, count, count - (steps - 1))
+        return _rounded_once(xp.where(lower, wide.type(start), wide.type(end)), step, count).astype(dtype)
     return _from_both_ends(xp, wide.type(start), wide.type(end), step, steps, wide).astype(dtype)
+
+
+def _rounded_once(base: Any, step: Any, count: Any) -> Any:
+    """base + step * count, by parts of the product and of the sum that float64 holds exactly."""
+    wide = _SPLITS * step
+    high = wide - (wide - step)
+    product = step * count
+    rest = (high * count - product) + (step - high) * count
+    total = base + product
+    added = total - base
+    return total + ((base - (total - added)) + (product - added) + rest)
 
 
 def _from_both_ends(xp: Any, start: Any, end: Any, step: Any, steps: int, wide: DType) -> Array:
@@ -256,8 +277,11 @@ def _spaced_halves(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> A
 
 def _spaced_exponents(xp: Any, start: Any, end: Any, steps: int, dtype: DType) -> Array:
     """Exponents in double precision. For half types in float32, between ends and with a range that PyTorch rounds."""
-    if not is_half(dtype) or steps < 2:
+    if steps < 2:
         return _spaced(xp, start, end, steps, dtypes.float64)
+    if not is_half(dtype):
+        step = xp.float64((end - start) / (steps - 1))
+        return _from_both_ends(xp, xp.float64(start), xp.float64(end), step, steps, dtypes.float64)
     first, last = (xp.asarray(each, dtype).astype(xp.float32) for each in (start, end))
     step = (last - first).astype(dtype).astype(xp.float32) / xp.float32(steps - 1)
     return _from_both_ends(xp, first, last, step, steps, dtypes.float32)

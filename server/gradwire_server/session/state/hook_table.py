@@ -12,7 +12,6 @@ from typing import Any
 from gradwire_engine.autograd.backward_pass import BackwardPass
 from gradwire_engine.autograd.checkpoints import Region, RegionStart
 from gradwire_engine.graph.hooks import ExternalCallback
-from gradwire_engine.graph.tensor import Tensor
 from gradwire_server.common.errors import Refusal
 
 MAX_SUSPENDED = 4000
@@ -54,11 +53,6 @@ class HookTable:
             waiting.number, self.next_number = self.next_number, self.next_number + 1
         self.suspended[waiting.number] = waiting
         return waiting.number
-
-    def assigned(self, tensor: Tensor) -> None:
-        """A tensor's `.grad` was assigned: what waiting backwards have already brought there is replaced by it."""
-        for each in self.suspended.values():
-            each.run.replaced(tensor)
 
     def tidy(self) -> None:
         """Give up backwards that were not resumed for SUSPENDED_SECONDS."""

@@ -222,9 +222,9 @@ export const OpResponseSchema: GenMessage<OpResponse> = /*@__PURE__*/
  * input. Without answers_hooks, it refuses a backward that would reach a hook, custom function or checkpoint.
  *
  * It can fail later: a saved value was changed in place, a formula failed, or memory ran out. It also fails if
- * check_nan finds nan, on a cancel, and if the client abandons it. Then gradients have changed only of leaves whose
- * ACCUMULATED or AFTER hooks have run. Without retain_graph the nodes that it passed have freed their saved values, so
- * the graph must be built again.
+ * check_nan finds nan, on a cancel, and if the client abandons it. Then gradients have changed only of tensors that
+ * received one before the last HookCall. Without retain_graph the nodes that it passed have freed their saved values,
+ * so the graph must be built again.
  *
  * All this holds for GradientsRequest, too.
  *
@@ -309,14 +309,15 @@ export const BackwardRequestSchema: GenMessage<BackwardRequest> = /*@__PURE__*/
  */
 export type BackwardResponse = Message<"gradwire.v1.BackwardResponse"> & {
   /**
-   * The session's tensors whose gradient was set or added to.
+   * The session's tensors whose gradient was set or added to, so far.
    *
    * @generated from field: repeated fixed64 accumulated = 1;
    */
   accumulated: bigint[];
 
   /**
-   * The hook at which the backward has stopped. If set, nothing else is set, and the client sends ResumeBackward.
+   * The hook at which the backward has stopped. If set, nothing else but `accumulated` is set, and the client sends
+   * ResumeBackward.
    *
    * @generated from field: gradwire.v1.HookCall due = 16;
    */
@@ -569,14 +570,15 @@ export type GradientsResponse = Message<"gradwire.v1.GradientsResponse"> & {
   gradients: TensorSpec[];
 
   /**
-   * Tensors between outputs and inputs that retain their gradient and received it.
+   * Tensors between outputs and inputs that retain their gradient and received it, so far.
    *
    * @generated from field: repeated fixed64 accumulated = 2;
    */
   accumulated: bigint[];
 
   /**
-   * The hook at which the backward has stopped. If set, nothing else is set, and the client sends ResumeBackward.
+   * The hook at which the backward has stopped. If set, nothing else but `accumulated` is set, and the client sends
+   * ResumeBackward.
    *
    * @generated from field: gradwire.v1.HookCall due = 16;
    */

@@ -185,8 +185,7 @@ export type ResumeBackwardRequest = Message<"gradwire.v1.ResumeBackwardRequest">
   gradients: bigint[];
 
   /**
-   * Whether to end the backward without a result. Then gradients have changed only of leaves whose ACCUMULATED or AFTER
-   * hooks have run.
+   * Whether to end the backward without a result. Gradients that arrived before its last HookCall stay.
    *
    * @generated from field: bool abandon = 6;
    */
@@ -207,14 +206,14 @@ export const ResumeBackwardRequestSchema: GenMessage<ResumeBackwardRequest> = /*
  */
 export type ResumeBackwardResponse = Message<"gradwire.v1.ResumeBackwardResponse"> & {
   /**
-   * The hook at which the backward has stopped again. If set, nothing else is set.
+   * The hook at which the backward has stopped again. If set, nothing else but `accumulated` is set.
    *
    * @generated from field: gradwire.v1.HookCall due = 1;
    */
   due?: HookCall | undefined;
 
   /**
-   * As in BackwardResponse and GradientsResponse.
+   * As in BackwardResponse and GradientsResponse: those since the backward's last answer.
    *
    * @generated from field: repeated fixed64 accumulated = 2;
    */
