@@ -47,13 +47,12 @@ class LongSteps:
         """Note a step, and what it took; whether the next one of this length is kept until its end."""
         if length > _MOST_COMMANDS:
             return False
-        known = self._known.get(length)
+        known = self._known.pop(length, None)  # another thread may forget it meanwhile
+        self._known[length] = known or _LongStep()
         if known is None:
-            self._known[length] = _LongStep()
             if len(self._known) > _MOST_LENGTHS:
                 self._known.popitem(last=False)
             return False
-        self._known.move_to_end(length)
         if known.rests:
             known.rests -= 1
             return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from weakref import ref
 
 from gradwire_engine.core.context import Context
 from gradwire_engine.graph.graph import AccumulateGrad, Edge, Meta, Node
@@ -57,7 +58,7 @@ class UnlinkedNode(Node):
     @property
     def edges(self) -> Any:
         """The edges, which makes the nodes behind this one."""
-        _EDGES.__get__(self).make()
+        _EDGES.__get__(self).links.make()
         return _EDGES.__get__(self)
 
     @edges.setter
@@ -65,42 +66,53 @@ class UnlinkedNode(Node):
         _EDGES.__set__(self, edges)
 
 
-_EDGES: Any = Node.__dict__["edges"]  # the slot, which holds a `_Links` until then
+_EDGES: Any = Node.__dict__["edges"]  # the slot, which holds `_Ends` until then
+
+
+class _Ends(NamedTuple):
+    """What a node that stays leads to, which lives as long as this node: others that stay, and edges to leaves."""
+
+    links: _Links
+    heads: Sequence[Node]
+    leaves: Mapping[int, Any]
 
 
 class _Links:
     """What makes the nodes behind those of results that stay, and the edges to them.
 
-    items: of the nodes behind, in order. leaves: edges to leaves, by place. numbers: those that the nodes keep, by
-    register. first: the numbers of the step's first node and command. heads: the nodes that stay, by symbol.
+    items: of the nodes behind, in order. numbers: those that the nodes keep, by register. first: the numbers of the
+    step's first node and command. heads: the nodes that stay, by symbol. These hold the links, so the links do not
+    hold them: a cycle would live until garbage is collected.
     """
 
-    __slots__ = ("_first", "_items", "_leaves", "_numbers", "heads")
+    __slots__ = ("_first", "_items", "_numbers", "heads")
 
-    def __init__(
-        self, items: Sequence[_Item], leaves: Mapping[int, Any], numbers: Mapping[int, Any], first: tuple[int, int]
-    ) -> None:
-        self._items, self._leaves, self._numbers, self._first = items, leaves, numbers, first
-        self.heads: dict[Symbol, Node] = {}
+    def __init__(self, items: Sequence[_Item], numbers: Mapping[int, Any], first: tuple[int, int]) -> None:
+        self._items, self._numbers, self._first = items, numbers, first
+        self.heads: dict[Symbol, ref[Node]] = {}
 
     def make(self) -> None:
         """Make the nodes and all edges; the heads are plain nodes then."""
-        nodes = self.heads.copy()
+        heads = {symbol: head for symbol, known in self.heads.items() if (head := known()) is not None}
+        leaves: dict[int, Any] = {}
+        for head in heads.values():
+            leaves |= _EDGES.__get__(head).leaves
+        nodes = heads.copy()
         for symbol, _, _, values in self._items:
-            saved = _left(values or (), self._numbers)
-            nodes[symbol] = _node(Node, symbol, saved, self._edges(symbol, nodes), self._first)
-        for symbol, head in self.heads.items():
-            head.edges = self._edges(symbol, nodes)
+            edges = symbol.edges or ()
+            if all(each is None or each in (leaves if type(each) is int else nodes) for each in edges):
+                saved = _left(values or (), self._numbers)
+                nodes[symbol] = _node(Node, symbol, saved, _edges(symbol, nodes, leaves), self._first)
+            # Else it leads to a head that is gone, so no other head leads to it.
+        for symbol, head in heads.items():
+            head.edges = _edges(symbol, nodes, leaves)
             head.__class__ = Node
-
-    def _edges(self, symbol: Symbol, nodes: Mapping[Symbol, Node]) -> tuple[Edge | None, ...]:
-        return tuple([_edge(each, nodes, self._leaves) for each in symbol.edges or ()])
 
 
 class Keeping:
     """What makes the tensors of some results. registers: those that must stay until then."""
 
-    __slots__ = ("_behind", "_items", "_leaves", "_numbers", "_places", "registers")
+    __slots__ = ("_behind", "_ends", "_items", "_leaves", "_numbers", "_places", "registers")
 
     def __init__(self, places: Sequence[int], items: Sequence[_Item]) -> None:
         self._places = places
@@ -113,6 +125,19 @@ class Keeping:
         self._behind = [item for item in nodes if is_late and not item.tensor]
         self._items = [item for item in items if item.tensor or not is_late]
         self._numbers = {value for item in self._behind for varies, value in item.values or () if varies}
+        #: The symbols and leaves to which each node that stays leads, but for those behind another such node.
+        self._ends = {item.symbol: self._ends_of(item.symbol) for item in self._items if item.node and self._behind}
+
+    def _ends_of(self, head: Symbol) -> tuple[list[Symbol], list[int]]:
+        behind = {item.symbol for item in self._behind}
+        found = dict.fromkeys(each for each in head.edges or () if each is not None)
+        waiting = list(found)
+        for each in waiting:  # grows while it is walked
+            if each in behind:
+                waiting += [one for one in each.edges if one is not None and one not in found]
+                found.update(dict.fromkeys(each.edges))
+        ends = [each for each in found if each is not None and each not in behind]
+        return [each for each in ends if type(each) is Symbol], [each for each in ends if type(each) is int]
 
     def tensors(
         self, registers: Sequence[Any], held: Mapping[int, Tensor], first_node: int, first_command: int
@@ -127,8 +152,7 @@ class Keeping:
         leaves = {place: edge_of(held[place]) for place in self._leaves}
         links = None
         if self._behind:
-            links = _Links(self._behind, leaves, {each: registers[each] for each in self._numbers}, first)
-            nodes = links.heads
+            links = _Links(self._behind, {each: registers[each] for each in self._numbers}, first)
         for symbol, wants_tensor, wants_node, values in self._items:
             tensor = None
             if wants_tensor or values is None:
@@ -142,10 +166,12 @@ class Keeping:
                     assert tensor is not None
                     saved = plan.save(args, (tensor,)) if plan.names else ()
                 if links is not None:
-                    node = _node(UnlinkedNode, symbol, saved, links, first)
+                    heads, reached = self._ends[symbol]
+                    ends = _Ends(links, [nodes[each] for each in heads], {each: leaves[each] for each in reached})
+                    node = _node(UnlinkedNode, symbol, saved, ends, first)
+                    links.heads[symbol] = ref(node)
                 else:
-                    edges = tuple([_edge(each, nodes, leaves) for each in symbol.edges or ()])
-                    node = _node(Node, symbol, saved, edges, first)
+                    node = _node(Node, symbol, saved, _edges(symbol, nodes, leaves), first)
                 node.freed = values is not None and plan.saves_tensors
                 nodes[symbol] = node
                 if tensor is not None:
@@ -184,10 +210,13 @@ def _tensor(symbol: Symbol, args: tuple[Any, ...], array: Any) -> Tensor:
     return Tensor(array, False, None, symbol.context)
 
 
-def _edge(edge: Any, nodes: Mapping[Symbol, Node], leaves: Mapping[int, Edge | None]) -> Edge | None:
-    if edge is None:
-        return None
-    return leaves[edge] if type(edge) is int else (nodes[edge], 0)
+def _edges(symbol: Symbol, nodes: Mapping[Symbol, Node], leaves: Mapping[int, Edge | None]) -> tuple[Edge | None, ...]:
+    return tuple(
+        [
+            None if each is None else leaves[each] if type(each) is int else (nodes[each], 0)
+            for each in symbol.edges or ()
+        ]
+    )
 
 
 class KeptResults:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,11 +14,11 @@ import pytest
 from gradwire.v1 import commands_pb2 as c
 from gradwire.v1 import service_pb2, types_pb2
 from gradwire_engine import Tensor, activate, tensor
-from gradwire_engine.autograd.repeated_step import RepeatedStep
+from gradwire_engine.autograd.repeated_step import RepeatedStep, Running
 from gradwire_engine.graph.callbacks import hook_tensor
 from gradwire_engine.graph.hooks import ExternalCallback
 from gradwire_server.session.meter import Meter
-from gradwire_server.session.prepared import repeats, steps
+from gradwire_server.session.prepared import calls, repeats, steps
 from tests.server.harness import Id, argument, command, op
 from tests.server.session.test_repeated_steps import (
     NO_GRAD,
@@ -608,3 +609,20 @@ def test_a_traced_batch_runs_its_commands(pair: Pair) -> None:
             side.session.end_trace(trace)
     assert sum(pair.ran) == before
     assert seen(pair.plain) == seen(pair.joining)
+
+
+def test_a_step_takes_the_time_of_its_parts_without_that_of_others_in_its_pauses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now, times = [0.0], list[float]()
+    monkeypatch.setattr(time, "thread_time", lambda: now[0])
+
+    def running() -> Running:
+        now[0] += 1
+        yield
+        now[0] += 2
+        return None
+
+    for _ in calls._timed(running(), times):
+        now[0] += 100
+    assert sum(times) == 3

@@ -267,7 +267,8 @@ def flat_places(xp: Any, name: str, shape: tuple[int, ...], dim: int, index: Arr
             Reason.RUNTIME, "Index tensor must have the same number of dimensions as input tensor", op=name
         )
     if not shape:
-        checked(xp, index, 1, 0, Reason.RUNTIME)
+        if index.size:
+            _check_along(name, given, index, 0, 1)
         return xp.zeros(index.shape, dtypes.int64)
     for axis, size in enumerate(index.shape):
         if axis != dim and size > shape[axis]:

@@ -38,6 +38,15 @@ SAME = [
 FAR = given([3], "int64", False)
 REFUSED = [
     refused(
+        gather.gather,
+        Reason.RUNTIME,
+        "index -1 is out of bounds for dimension 0 with size 1",
+        normal(),
+        0,
+        given(-1, "int64", False),
+        theirs=torch.gather,
+    ),
+    refused(
         gather.index_select,
         Reason.INDEX_OUT_OF_RANGE,
         "index 4 is out of bounds for dimension 1 with size 4",

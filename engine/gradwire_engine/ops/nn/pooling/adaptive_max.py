@@ -114,7 +114,7 @@ def _pooled(dims: int, input: Any, output_size: Ints) -> tuple[Any, Any]:
             Reason.RUNTIME,
             f"{name}: elements of output_size must be greater than or equal to 0 but received {list(size)}",
         )
-    if 0 in input.shape[1 if input.ndim == dims + 2 else 0 :]:
+    if 0 in input.shape[1:]:  # as in PyTorch, also if the first dimension is that of the channels
         raise EngineError(
             Reason.RUNTIME,
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but input has "

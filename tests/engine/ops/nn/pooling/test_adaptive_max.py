@@ -19,6 +19,7 @@ SAME = [
     same(*TWO, normal(2, 3, 7, 5), (3, 2), True),
     same(*TWO, normal(2, 7, 5), (None, 2)),
     same(*TWO, normal(1, 2, 3, 3).constant, 0),
+    same(*TWO, normal(0, 3, 3).constant, 2, True),
     same(*THREE, normal(1, 2, 4, 5, 6), 2, True),
     same(*ONE, given([[1.0, 1.0, 0.0, 1.0, 2.0, 2.0]]), 3, True, smooth=False),
     same(*ONE, given([[np.nan, np.nan, np.nan, -np.inf, -np.inf, -np.inf]]), 2, True, smooth=False),
