@@ -5,7 +5,7 @@ be differentiated again. A third kind are symbolic values, which trace a pass (c
 traversal serves all three.
 
 Leaves receive their gradients at the end: all of them, or none if anything fails. The walk yields requests for external
-callbacks (graph/callbacks.py). What has arrived by then is delivered first, so a callback sees what PyTorch's would.
+callbacks (graph/callbacks.py). Before each, its caller delivers what has arrived: a callback sees what PyTorch's would.
 The walk pauses between two nodes when the context's interrupt is due.
 """
 
@@ -70,8 +70,8 @@ class BackwardPass:
     """One backward pass, to all leaves or to targets.
 
     `deliveries` has the gradients for tensors that retain theirs and, if `to_leaves`, for leaves. If not `to_leaves`,
-    `captured` has the gradients that arrived at the targets. At an external callback the pass stops: `advance` delivers
-    and returns the `CallbackRequest`, and its next call takes the answer.
+    `captured` has the gradients that arrived at the targets. At an external callback the pass stops: `advance` returns
+    the `CallbackRequest`, and its next call takes the answer. Who makes the callback calls `deliver` before.
     """
 
     symbolic = False  # whether gradients are symbolic values; then `_call` computes all formulas
@@ -106,8 +106,6 @@ class BackwardPass:
             except StopIteration:
                 return None
             if not isinstance(due, Pause):
-                if not self.alone:
-                    due.received = self.deliver()
                 return due
             answer = None
             yield
