@@ -452,3 +452,8 @@ def test_dimensions_of_count_nonzero_and_squeeze_may_be_given_one_by_one() -> No
         )
 
     agree(case)
+
+
+@pytest.mark.parametrize("dims", [(0, 0), (2, -2), ((1, 0, 1),)])
+def test_a_dimension_to_squeeze_is_not_named_twice(dims: tuple[Any, ...]) -> None:
+    refuse(lambda t: t.ones(1, 3, 1, 2).squeeze(*dims).tolist(), RuntimeError, "appears multiple times in the list of")

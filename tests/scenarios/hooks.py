@@ -392,6 +392,16 @@ def a_hook_that_another_adds_to_a_leafs_node_is_called_at_once(torch):
     return seen
 
 
+def a_node_hook_keeps_a_gradient_that_another_hook_holds(torch):
+    x, held, kept = leaf(torch), [], []
+    x.register_hook(lambda g: held.append(g))
+    node = (x * 2).grad_fn.next_functions[0][0]
+    node.register_hook(lambda _, given: kept.append(given[0]))
+    for _ in range(3):
+        (x * 3).sum().backward()
+    return held, kept, x.grad
+
+
 def a_refusal_inside_a_hook_comes_out(torch):
     x = leaf(torch)
     handle = x.register_hook(lambda g: g.reshape(7))

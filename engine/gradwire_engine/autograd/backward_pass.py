@@ -5,7 +5,7 @@ be differentiated again. A third kind are symbolic values, which trace a pass (c
 traversal serves all three.
 
 Leaves receive their gradients at the end: all of them, or none if anything fails. The walk yields requests for external
-callbacks (graph/callbacks.py). What has arrived by then is delivered first, so a callback sees what PyTorch's would.
+callbacks (graph/callbacks.py). Before each, its caller delivers what has arrived: a callback sees what PyTorch's would.
 The walk pauses between two nodes when the context's interrupt is due.
 """
 
@@ -70,8 +70,8 @@ class BackwardPass:
     """One backward pass, to all leaves or to targets.
 
     `deliveries` has the gradients for tensors that retain theirs and, if `to_leaves`, for leaves. If not `to_leaves`,
-    `captured` has the gradients that arrived at the targets. At an external callback the pass stops: `advance` delivers
-    and returns the `CallbackRequest`, and its next call takes the answer.
+    `captured` has the gradients that arrived at the targets. At an external callback the pass stops: `advance` returns
+    the `CallbackRequest`, and its next call takes the answer. Who makes the callback calls `deliver` before.
     """
 
     symbolic = False  # whether gradients are symbolic values; then `_call` computes all formulas
@@ -106,8 +106,6 @@ class BackwardPass:
             except StopIteration:
                 return None
             if not isinstance(due, Pause):
-                if not self.alone:
-                    due.received = self.deliver()
                 return due
             answer = None
             yield
@@ -243,14 +241,15 @@ class BackwardPass:
         runs = self.to_leaves or (needed is not None and node in needed)
         if runs:  # as in PyTorch: a target's gradient is captured before the hooks if its node runs, else after
             self._capture(node, gradients, wanted)
+        replaced = False
         for index, callbacks in tuple(hooks.tensor.items()):  # a copy: a hook may register others
             gradients += [None] * (index + 1 - len(gradients))
             for callback in tuple(callbacks):
-                yield from self._replace(CallbackKind.TENSOR, callback, gradients, [index])
+                replaced |= yield from self._replace(CallbackKind.TENSOR, callback, gradients, [index])
         if not runs:
             self._capture(node, gradients, wanted)
         if type(node) is AccumulateGrad:
-            yield from self._reach_leaf(node, hooks)
+            yield from self._reach_leaf(node, hooks, replaced)
             return
         self._retain(node, gradients)
         if needed is None or node in needed:
@@ -331,20 +330,27 @@ class BackwardPass:
             values.append(value)
         return values
 
-    def _reach_leaf(self, node: AccumulateGrad, hooks: Hooks) -> Way:
-        """Run the hooks of a leaf and its node, and let the leaf's gradient be delivered between them."""
+    def _reach_leaf(self, node: AccumulateGrad, hooks: Hooks, replaced: bool) -> Way:
+        """Run the hooks of a leaf and its node, and let the leaf's gradient be delivered between them.
+
+        replaced: whether a hook of the leaf has answered the gradient.
+        """
         leaf: Tensor = node.variable
         gradients = self.pending.pop(node) or [None]  # no gradient came, or the client keeps it
         if not (self.to_leaves and leaf.requires_grad):
             return
         for callback in tuple(hooks.before):
-            yield from self._replace(CallbackKind.BEFORE, callback, gradients, [0])
+            replaced |= yield from self._replace(CallbackKind.BEFORE, callback, gradients, [0])
         if gradients[0] is not None:
             gradient = gradients.pop()  # one name, as `own` expects
-            if hooks.after:
-                if leaf.grad is None and not self.tensors:
-                    # The first gradient becomes `.grad` itself if it has no other holder, so later hooks see it change.
-                    gradient = own(gradient)
+            if hooks.after and leaf.grad is None and not self.tensors:
+                # The first gradient becomes `.grad` itself if it has no other holder, so later hooks see it change. The
+                # session names a hook's answer until its next batch, which is no holder.
+                owned = own(gradient)
+                gradients.append(owned if replaced or owned.array is gradient else gradient)
+                gradient = owned
+                del owned
+            elif hooks.after:
                 gradients.append(gradient)
             self.deliveries.append((leaf, gradient))
             del gradient
@@ -360,8 +366,8 @@ class BackwardPass:
         gradients: list[Any],
         places: Sequence[int],
         others: Sequence[Any] = (),
-    ) -> Way:
-        """Call a hook with the gradients at these indices, and replace them by its answer."""
+    ) -> Generator[CallbackRequest, Answer, bool]:
+        """Call a hook with the gradients at these indices; replace them by its answer. Returns whether there is one."""
         for place in places:
             if isinstance(gradients[place], np.generic):  # a hook may change its argument in place
                 gradients[place] = np.asarray(gradients[place])
@@ -371,6 +377,7 @@ class BackwardPass:
             check_replaced(shown, made)
             for place, gradient in zip(places, made, strict=True):
                 gradients[place] = self._taken(gradient)
+        return made is not None
 
     def _shown(self, gradients: Sequence[Any]) -> list[Tensor | None]:
         return [_as_tensor(gradient) for gradient in gradients]

@@ -13,6 +13,8 @@ from gradwire_engine.graph.graph import FunctionNode, Node
 #: By the name of a node: the parameters that are numbers in this form of the op.
 _NUMBERS: dict[str, tuple[str, ...]] = {
     "ClampBackward1": ("min", "max"),
+    "ClampMaxBackward0": ("max",),
+    "ClampMinBackward0": ("min",),
     "CopysignBackward1": ("other",),
     "FmodBackward0": ("other",),
     "IndexFillBackward0": ("value",),

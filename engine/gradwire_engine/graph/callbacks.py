@@ -22,8 +22,7 @@ class CallbackRequest:
     """A request for a callback, with its gradients: for AFTER those of inputs, with those of outputs in `others`.
 
     For FORMULA, `others` has the saved values. The answer is a list: one gradient per edge for AFTER and FORMULA,
-    the value for UNPACK, else one per given gradient. None changes nothing. `received` are the tensors whose gradient
-    has changed since the last request.
+    the value for UNPACK, else one per given gradient. None changes nothing.
     """
 
     when: CallbackKind
@@ -31,7 +30,6 @@ class CallbackRequest:
     gradients: list[Tensor | None]
     others: list[Tensor | None] = field(default_factory=list)
     leaf: Tensor | None = None
-    received: list[Tensor] = field(default_factory=list)
 
 
 def hook_tensor(source: Tensor, callback: ExternalCallback) -> None:

@@ -106,8 +106,10 @@ def _advance(
     if due is None:
         waiting.finish(answer)
         return
+    # A refusal comes before gradients change: a client is not told of those that have changed then.
     scope.check_room(len(due.gradients) + len(due.others) + 1)
-    answer.accumulated.extend(scope.ids_of(due.received))
+    scope.hooks.check_room()
+    answer.accumulated.extend(scope.ids_of(waiting.run.deliver()))
     call = answer.due
     call.backward = scope.hooks.suspend(waiting)
     call.hook = due.number

@@ -36,6 +36,8 @@ def run(passage: Any) -> None:
     while True:
         with as_python():
             due = through(passage.advance(answer))
+            if due is not None:
+                passage.deliver()
         if due is None:
             return
         try:

@@ -11,6 +11,7 @@ from gradwire_engine import Backward, Tensor, call, tensor
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session import hook_commands
 from gradwire_server.session.hook_commands import node_behind, pass_through, resume_backward
+from gradwire_server.session.state import hook_table
 from tests.server.session.opened import bound, ended, opened
 
 
@@ -204,3 +205,18 @@ def test_marks_out_of_turn_are_refused(session: Any, steps: list, says: str) -> 
     with pytest.raises(Refusal, match=says) as refusal:
         mark(session, steps[-1])
     assert refusal.value.reason == "ARGUMENT_VALUE"
+
+
+@pytest.mark.parametrize("limit", ["tensors", "backwards"])
+def test_a_refused_hook_call_changes_no_gradient(
+    session: Any, result: Tensor, limit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook(session, 9, types_pb2.HOOK_KIND_ACCUMULATED)
+    if limit == "tensors":
+        session.max_tensors = len(session.store)
+    else:
+        monkeypatch.setattr(hook_table, "MAX_SUSPENDED", 0)
+    with pytest.raises(Refusal, match="at most"):
+        backward(session, result)
+    assert session.tensor(1).grad is None
+    assert not session.hooks.suspended

@@ -27,7 +27,16 @@ from gradwire_engine.op.refusals import is_dense
 from gradwire_engine.op.strides import geometry_of
 from gradwire_engine.op.value_access import is_row_major, lies_in
 from gradwire_engine.ops.base.basic import conj, expand
-from gradwire_engine.ops.base.checks import admit, check_count, check_index, ints, normalize_dim, reshaped, viewed
+from gradwire_engine.ops.base.checks import (
+    admit,
+    check_count,
+    check_index,
+    ints,
+    normalize_dim,
+    normalize_dims,
+    reshaped,
+    viewed,
+)
 from gradwire_engine.ops.base.memory_format import in_order, order_of_format
 
 Ints = Any
@@ -232,7 +241,8 @@ def expand_as(input: Array, other: Array) -> Array:
 )
 def squeeze(xp: Any, input: Array, dim: Ints | None = None) -> Array:
     """Remove dimensions of size 1: all of them, or those in `dim` (torch.squeeze)."""
-    dims = tuple(range(input.ndim)) if dim is None else tuple(normalize_dim(one, input.ndim) for one in ints(dim))
+    given = range(input.ndim) if dim is None else ints(dim)
+    dims = normalize_dims(given, input.ndim) if given else ()
     return input.reshape(tuple(size for axis, size in enumerate(input.shape) if size != 1 or axis not in dims))
 
 

@@ -41,14 +41,17 @@ class HookTable:
         self.reading: Region | None = None
         self.next_number = 1  # of the next waiting backward
 
-    def suspend(self, waiting: SuspendedBackward) -> int:
-        """Hold a backward; return the number to resume it by, the same every time. Raises Refusal: TENSOR_LIMIT."""
+    def check_room(self) -> None:
+        """Check that one more backward can wait. Raises Refusal: TENSOR_LIMIT."""
         if len(self.suspended) >= MAX_SUSPENDED:
             raise Refusal(
                 "TENSOR_LIMIT",
                 f"at most {MAX_SUSPENDED} backwards of a session wait for their hooks",
                 limit=MAX_SUSPENDED,
             )
+
+    def suspend(self, waiting: SuspendedBackward) -> int:
+        """Hold a backward; return the number to resume it by, the same every time."""
         if not waiting.number:
             waiting.number, self.next_number = self.next_number, self.next_number + 1
         self.suspended[waiting.number] = waiting

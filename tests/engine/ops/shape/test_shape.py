@@ -59,6 +59,7 @@ SAME = [
     same(shape.view_dtype, lambda x, dtype: x.view(dtype), integers(0, 255, 2, 3), dtypes.int16),
 ]
 REFUSED = [
+    refused(shape.squeeze, Reason.RUNTIME, "appears multiple times", normal(1, 3), (0, -2), theirs=torch.squeeze),
     refused(shape.reshape, Reason.SHAPE, "'[5, 5]' is invalid for input of size 24", X, (5, 5), theirs=torch.reshape),
     refused(shape.reshape, Reason.SHAPE, "only one dimension can be inferred", X, (-1, -1), theirs=torch.reshape),
     refused(shape.reshape, Reason.SHAPE, "ambiguous", normal(0), (-1, 0), theirs=torch.reshape),
