@@ -46,7 +46,7 @@ def edges_of(node: Node, slot: int) -> range:
 def listed_edges(node: Node) -> Sequence[int]:
     """Indices of the edges that PyTorch's node has. An edge that leads somewhere is always among them."""
     op, edges = node.op, node.edges
-    if type(node) is FunctionNode or not op.formulas or node.name == _COPY:
+    if not edges or type(node) is FunctionNode or not op.formulas or node.name == _COPY:  # a plan leaves no edges
         return range(len(edges))
     numbers = _NUMBERS.get(node.name, ())
     found: list[int] = []

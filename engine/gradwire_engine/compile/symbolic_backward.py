@@ -100,6 +100,7 @@ class _SymbolicPass(BackwardPass):
         super().__init__(create_graph=False, retain_graph=True, to_leaves=traced.to_leaves, check_nan=False)
         self.trace = trace
         self.goals = traced.goals
+        self.alone = traced.alone  # which decides the order of leaves
         self.headroom = None
         self._unpack = lambda value, node, name: trace.operand(value)
 
