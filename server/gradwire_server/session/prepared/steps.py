@@ -25,6 +25,8 @@ _MOST_PATTERNS = 16  # of the ids of one step
 _ALWAYS = 2  # runs of a step at each of which it may be noted; after them only at powers of two, and from `_REPAID` on
 #: Runs of a step from which its pass may be noted for it, which costs what many joined steps save; how often in a row.
 _REPAID, _IN_A_ROW = 12, 4
+#: The same for steps with more than so many calls: a client sends them whole only if they have come before.
+_REPAID_LONG, _LONG = 4, 64
 _PATIENCE = 16  # steps in a row that a list could not run, until it is made anew
 _TRIED = 64  # runs of calls until they are collected at one of so many only
 #: Runs from which a step is noted; and one that the end of a batch may have cut.
@@ -211,6 +213,11 @@ class Known:
         """The places of all results."""
         return () if self.made is None else (*self.made.before, *[place for _, place in self.made.after])
 
+    @property
+    def repaid(self) -> int:
+        """Runs from which a pass may be noted for this step."""
+        return min(_REPAID, _REPAID_LONG) if self.calls > _LONG else _REPAID
+
     def may_be_noted(self) -> bool:
         """Whether there is no list, or none that runs; called when a step's commands have run."""
         if self.list is None:
@@ -324,7 +331,7 @@ class Step:
     def _is_due(self, runs: int) -> bool:
         if runs < (_OFTEN_CUT if self.commands.cut else _OFTEN):
             return False
-        return runs <= _ALWAYS or 0 <= runs - _REPAID < _IN_A_ROW or not runs & (runs - 1)
+        return runs <= _ALWAYS or 0 <= runs - self.known.repaid < _IN_A_ROW or not runs & (runs - 1)
 
     def note(self, scope: StepScope) -> bool:
         """Note the step, when its calls have run and its backward has not, and no result was released.
@@ -350,7 +357,7 @@ class Step:
         cleared = [each for each in calls if isinstance(each, Cleared)]
         loss = known.pattern[sum(map(_width, self.commands.kinds[: known.calls]))]
         known.noted = made = make(
-            before, following, tensors, numbers, loss, scope.passes, cleared, known.runs >= _REPAID
+            before, following, tensors, numbers, loss, scope.passes, cleared, known.runs >= known.repaid
         )
         if made is None:
             return False
