@@ -25,8 +25,8 @@ from gradwire_engine.ops.base.index_accumulation import add_flat, add_rows
 from gradwire_engine.ops.base.loops import Loops, with_loop
 from gradwire_engine.ops.base.precision import is_half
 from gradwire_engine.ops.elementwise.binary import remainder
-from gradwire_engine.ops.index import scatter_loops
 from gradwire_engine.ops.index.index import checked, getitem
+from gradwire_engine.ops.index.scatter_loops import fits, scattered
 from gradwire_engine.ops.shape.shape import flatten, narrow, reshape
 
 Ints = Any
@@ -322,11 +322,11 @@ gather.sized_by(
 
 def _by_loop(loops: Loops, name: str, called: str, g: Array, dim: int, index: Array, shape: Ints) -> Array | None:
     """`g` scattered by a loop of this name; None if no loop fits. `called`: the op that refuses an index."""
-    if not scatter_loops.fits(g, dim, index, shape):
+    if not fits(g, dim, index, shape):
         return None
     if not are_within(index, 0, shape[-1]):
         _check_along(called, index, index, len(shape) - 1, shape[-1])
-    return scatter_loops.scattered(loops, name, g, index, shape)
+    return scattered(loops, name, g, index, shape)
 
 
 def _gather_backward_loop(loops: Loops, xp: Any, g: Array, dim: int, index: Array, shape: Ints) -> Array | None:
