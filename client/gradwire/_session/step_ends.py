@@ -27,7 +27,7 @@ _MOST_LENGTHS = 8  # of long steps, for which it is known whether to wait
 _WORTH = 20e-6
 #: Seconds per command of a step, as the client sees it, above which it is not tried: such commands take long.
 _SLOW = 60e-6
-_TRIED = 18  # long steps in a row that are tried: the server makes a step's list when it has come 12 to 15 times
+_TRIED = 10  # long steps in a row that are tried: the server makes a step's list when it has come 4 to 7 times
 _UNTRIED = 128  # steps until it is tried again; twice as many after each trial in vain
 #: The first bytes of commands: their tags, of fields below 16 with a length.
 _CREATE, _SET_GRAD = (

@@ -16,7 +16,7 @@ from gradwire_engine.autograd.repeated_step import Ran, Running
 from gradwire_server.common.engine_errors import describe_operands
 from gradwire_server.common.errors import Refusal
 from gradwire_server.session.prepared.ops import Prepared, Words
-from gradwire_server.session.prepared.steps import BACKWARD, CLEAR, CREATE, NAME, Commands, Known, Step
+from gradwire_server.session.prepared.steps import BACKWARD, CLEAR, CREATE, LONG, NAME, Commands, Known, Step
 from gradwire_server.session.prepared.templates import Found
 from gradwire_server.session.retry import retry_or_refuse
 from gradwire_server.session.session import Session
@@ -26,7 +26,6 @@ from gradwire_server.session.writers import Writer
 
 MAX_PREPARED_BYTES = 256
 _WORD = 8
-_LONG = 64  # calls of a step above which its time is told
 _MOST_BEFORE = 256  # commands from a step's first calls to its backward
 #: Yields in pauses, and returns how many commands have run.
 Commanded: TypeAlias = Generator[None, None, int]
@@ -211,7 +210,7 @@ def _run_known(
     first = writer.command_number(writer.applied + 1)
     times: list[float] = []
     running = known.run(session, ids, numbers, gone, first)
-    ran = yield from (_timed(running, times) if known.calls > _LONG else running)
+    ran = yield from (_timed(running, times) if known.calls > LONG else running)
     if ran is None:
         return 0
     session.steps.has_run()

@@ -26,7 +26,7 @@ _ALWAYS = 2  # runs of a step at each of which it may be noted; after them only 
 #: Runs of a step from which its pass may be noted for it, which costs what many joined steps save; how often in a row.
 _REPAID, _IN_A_ROW = 12, 4
 #: The same for steps with more than so many calls: a client sends them whole only if they have come before.
-_REPAID_LONG, _LONG = 4, 64
+_REPAID_LONG, LONG = 4, 64
 _PATIENCE = 16  # steps in a row that a list could not run, until it is made anew
 _TRIED = 64  # runs of calls until they are collected at one of so many only
 #: Runs from which a step is noted; and one that the end of a batch may have cut.
@@ -216,7 +216,7 @@ class Known:
     @property
     def repaid(self) -> int:
         """Runs from which a pass may be noted for this step."""
-        return min(_REPAID, _REPAID_LONG) if self.calls > _LONG else _REPAID
+        return _REPAID_LONG if self.calls > LONG else _REPAID
 
     def may_be_noted(self) -> bool:
         """Whether there is no list, or none that runs; called when a step's commands have run."""
