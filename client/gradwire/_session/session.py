@@ -318,7 +318,7 @@ class Session:
         begun = self._step_ends.note(self.buffer, self.position())
         if not begun or self.segments is not None or self.recorder is not None:
             return
-        if self._step_ends.wait_for_long():
+        if self._step_ends.waits_for_long():
             self._take_arrived()
         least = self._enough() if self._retransmission.in_flight else begun + 1
         if len(self.buffer) >= least:

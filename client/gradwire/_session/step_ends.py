@@ -124,7 +124,7 @@ class StepEnds:
         """Whether a backward may be expected soon, since the last steps were short, or computed at once."""
         return position - self._last <= self._near
 
-    def wait_for_long(self) -> bool:
+    def waits_for_long(self) -> bool:
         """Whether the batch waits for the end of a long step."""
         return self._near > 2 * LONGEST
 

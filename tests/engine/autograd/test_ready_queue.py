@@ -1,10 +1,11 @@
-"""The queue of ready nodes takes equals out as PyTorch's does."""
+"""The queue of ready nodes takes equals out as PyTorch's does, and the client's takes them out as the engine's."""
 
 import random
 from typing import Any
 
 import pytest
 
+from gradwire.autograd import _ready_queue as of_client
 from gradwire_engine.autograd.ready_queue import Entry, pop, push
 
 #: The order in which PyTorch 2.13 runs the AccumulateGrad nodes of a stack of so many leaves.
@@ -43,3 +44,19 @@ def test_entries_leave_by_their_first_number_whenever_they_came(seed: int) -> No
             push(heap, entry)
             inside.append(entry)
     assert sorted(heap) == sorted(inside)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_clients_queue_makes_the_same_moves(seed: int) -> None:
+    draw = random.Random(seed)
+    ours: list[Any] = []
+    clients: list[Any] = []
+    for number in range(200):
+        if ours and draw.random() < 0.45:
+            taken: Any = pop(ours)
+            assert taken == of_client.pop(clients)
+        else:
+            entry = (draw.randrange(5), number)
+            push(ours, entry)  # type: ignore[arg-type]
+            of_client.push(clients, entry)
+        assert ours == clients
