@@ -21,6 +21,13 @@ OUT_OF_PLACE: dict[str, Callable[[Any, Any, Any], Any]] = {
     "dropout": lambda torch, shared, own: torch.nn.functional.dropout(shared, 0.5),
     "alpha_dropout": lambda torch, shared, own: torch.nn.functional.alpha_dropout(shared, 0.5, training=True),
     "poisson": lambda torch, shared, own: torch.poisson(shared),
+    "normal of a size": lambda torch, shared, own: torch.normal(1.0, 2.0, (2,)),
+    "normal of means": lambda torch, shared, own: torch.normal(shared, 2.0),
+    "normal of deviations": lambda torch, shared, own: torch.normal(1.0, shared),
+    "randperm": lambda torch, shared, own: torch.randperm(5),
+    "multinomial": lambda torch, shared, own: torch.multinomial(shared, 2),
+    "multinomial of rows": lambda torch, shared, own: torch.multinomial(shared.expand(3, 2), 4, replacement=True),
+    "dropout2d": lambda torch, shared, own: torch.nn.functional.dropout2d(shared.expand(2, 3, 2, 2)),
 }
 IN_PLACE: dict[str, Callable[[Any, Any, Any], Any]] = {
     "normal_": lambda torch, shared, own: shared.clone().normal_(),
@@ -35,8 +42,34 @@ IN_PLACE: dict[str, Callable[[Any, Any, Any], Any]] = {
 BATCHED: dict[str, Callable[[Any, Any, Any], Any]] = {
     "bernoulli_ of own": lambda torch, shared, own: own.clone().bernoulli_(),
     "dropout in place of own": lambda torch, shared, own: torch.nn.functional.dropout(own + 1, 0.5, inplace=True),
+    "dropout1d": lambda torch, shared, own: torch.nn.functional.dropout1d(_more(own, 2, 3, 2)),
+    "dropout1d without a batch": lambda torch, shared, own: torch.nn.functional.dropout1d(_more(own, 3, 2)),
+    "dropout2d": lambda torch, shared, own: torch.nn.functional.dropout2d(_more(own, 2, 3, 2, 2)),
+    "dropout2d of all": lambda torch, shared, own: torch.nn.functional.dropout2d(_more(own, 2, 3, 2, 2), 1.0),
+    "dropout3d": lambda torch, shared, own: torch.nn.functional.dropout3d(_more(own, 2, 3, 1, 2, 2)),
+    "dropout3d without a batch": lambda torch, shared, own: torch.nn.functional.dropout3d(_more(own, 3, 1, 2, 2)),
+    "alpha_dropout": lambda torch, shared, own: torch.nn.functional.alpha_dropout(_more(own, 3, 2), 0.3, True),
+    "feature_alpha_dropout": lambda torch, shared, own: torch.nn.functional.feature_alpha_dropout(
+        _more(own, 2, 3, 2), 0.3, True
+    ),
+    "attention": lambda torch, shared, own: _attended(torch, _more(own, 1, 3, 2)),
+    "causal attention": lambda torch, shared, own: _attended(torch, _more(own, 1, 3, 2), is_causal=True),
+    "masked attention": lambda torch, shared, own: _attended(
+        torch, _more(own, 1, 3, 2), attn_mask=torch.tensor([[True, False, True], [False] * 3, [True] * 3])
+    ),
+    "attention with a bias": lambda torch, shared, own: _attended(
+        torch, _more(own, 1, 3, 2), attn_mask=torch.tensor([0.0, -1.0, 2.0]).expand(3, 3), scale=0.3
+    ),
     "evaluated dropout": lambda torch, shared, own: torch.nn.functional.dropout(shared, 0.5, training=False) + own,
 }
+
+
+def _more(own: Any, *shape: int) -> Any:
+    return own + own.new_ones(shape).cumsum(-2)
+
+
+def _attended(torch: Any, each: Any, **options: Any) -> Any:
+    return torch.nn.functional.scaled_dot_product_attention(each, each, each + 1, dropout_p=0.5, **options)
 
 
 def _mapped(torch: Any, function: Callable[[Any, Any, Any], Any], randomness: str) -> Any:
@@ -90,3 +123,27 @@ def test_each_of_two_vmaps_decides_for_its_samples(inner: str, outer: str) -> No
         return torch.func.vmap(one, randomness=outer)(torch.zeros(2, 3, 2))
 
     agree(mapped)
+
+
+@pytest.mark.parametrize("module", [torch, gradwire], ids=["torch", "gradwire"])
+def test_samples_with_weights_of_their_own_draw_different_indices_or_none(module: Any) -> None:
+    def drawn(torch: Any) -> Any:
+        return _mapped(torch, lambda torch, shared, own: torch.multinomial(_more(own, 3, 2), 1), "different")
+
+    agree(drawn)
+    with pytest.raises(RuntimeError, match="does not currently support same randomness with a batched"):
+        _mapped(module, lambda torch, shared, own: torch.multinomial(own + 1, 2), "same")
+
+
+@pytest.mark.parametrize("inner", ["same", "different"])
+@pytest.mark.parametrize("outer", ["same", "different"])
+def test_nested_vmaps_draw_permutations_each_by_its_own_randomness(outer: str, inner: str) -> None:
+    def drawn(torch: Any) -> Any:
+        torch.manual_seed(5)
+        vmap = torch.func.vmap
+        nested = vmap(
+            lambda y: vmap(lambda x: x + y + torch.randperm(4), randomness=inner)(torch.zeros(3, 4)), 0, 0, outer
+        )
+        return nested(torch.zeros(2, 4))
+
+    agree(drawn)

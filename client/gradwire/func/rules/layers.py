@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
+from gradwire._base import dtypes
 from gradwire._base.errors import refuse
+from gradwire._tensor import ops
 from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import UnmappableError, is_batched, spread, value_at
 from gradwire.func._pytree import tree_map
@@ -101,12 +104,39 @@ def normalization(call: OpCall) -> Any:
 
 @rule("scaled_dot_product_attention")
 def attention(call: OpCall) -> Any:
+    if call.get("dropout_p", 0.0) and call.level.randomness == "same" and not call.get("enable_gqa", False):
+        named = {**dict(zip(call.names, call.args, strict=False)), **call.kwargs}
+        return _attention_with_one_mask(**{name: each for name, each in named.items() if name != "enable_gqa"})
     operands = [call.get(name) for name in ("query", "key", "value", "attn_mask")]
     ndim = max(each.dim() for each in operands if each is not None)
     for name, each in zip(("query", "key", "value", "attn_mask"), operands, strict=True):
         if each is not None:
             call.set(name, padded(each, ndim, call.level) if is_batched(each, call.level) else each)
     return call.wrap(call.run())
+
+
+def _attention_with_one_mask(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+) -> Any:
+    """Attention of samples whose dropout is the same: in single ops, of which dropout has a rule for it."""
+    if is_causal and attn_mask is not None:
+        raise refuse("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
+    scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
+    if is_causal:
+        attn_mask = ops.ones(scores.shape[-2:], dtype=dtypes.bool_, device=query.device).tril()
+    if attn_mask is not None:
+        attends = attn_mask.dtype is dtypes.bool_
+        scores = scores.masked_fill(~attn_mask, -math.inf) if attends else scores + attn_mask
+    weights = ops.softmax(scores, -1)
+    if attn_mask is not None:  # a query that attends to nothing has zeros
+        weights = weights.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)
+    return ops.dropout(weights, dropout_p) @ value
 
 
 @rule("embedding")

@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+from gradwire._base.errors import refuse
 from gradwire._tensor import ops
 from gradwire._tensor.call import _call
+from gradwire._tensor.tensor import Tensor
 from gradwire.func._batched import LEVELS, BatchedTensor, Level, UnmappableError, is_batched, spread, value_at
 from gradwire.func.rules.calls import RULES, OpCall, Rule, refuse_in_place, rule
 from gradwire.func.rules.elementwise import elementwise
 
-# Ops that draw for each element of their first operand.
-_ELEMENTWISE = frozenset(
-    ["dropout", "alpha_dropout", "bernoulli", "poisson", "binomial", "rand_like", "randn_like", "randint_like"]
-)
+# Ops that take a size, and its place among their arguments.
+_SIZES = {"rand": 0, "randn": 0, "randint": 2, "normal": 2}
 # Ops whose first operand, unless they write into it, has parameters of the distribution.
 _BY_PARAMETERS = frozenset(["bernoulli", "normal", "poisson", "binomial"])
 # Ops that draw only if `training` says so.
 _EVALUATING = frozenset(["alpha_dropout", "feature_alpha_dropout", "rrelu"])
+_SAME_OF_SAMPLES = (
+    "Vmap does not currently support same randomness with a batched tensor input. Please file an issue with functorch"
+)
+# SELU's limit at -inf, the value of what alpha_dropout drops.
+_SATURATION = -1.7580993408473766
 
 
 def check_random(level: Level, op: str) -> None:
@@ -77,20 +83,22 @@ def _drawn_for_each(call: OpCall) -> Any:
             "vmap: Cannot ask for different inplace randomness on an unbatched tensor. This will appear like same "
             "randomness. If this is necessary for your usage, please file an issue with functorch."
         )
-    if call.op in ("rand", "randn"):
-        call.args[0] = (level.size, *call.args[0])
-    elif call.op == "randint":
-        call.args[2] = (level.size, *call.args[2])
-    elif call.op in _ELEMENTWISE:
-        call.args[0] = BatchedTensor(spread(call.args[0], level), level)
-        return elementwise(call)
-    else:
+    place = _SIZES.get(call.op)
+    if place is not None and place < len(call.args) and call.args[place] is not None:
+        size = call.args[place]
+        call.args[place] = (level.size, *((size,) if isinstance(size, int) else size))
+        return BatchedTensor(call.run(), level)
+    if call.op == "randperm":  # one draw after the other, as PyTorch's
+        return BatchedTensor(ops.stack([call.run() for _ in range(level.size)]), level)
+    place = next((place for place, each in enumerate(call.args) if isinstance(each, Tensor)), None)
+    if place is None or call.base not in RULES:
         raise UnmappableError(f"vmap: there is no batching rule for {call.op} with randomness='different'")
-    return BatchedTensor(call.run(), level)
+    call.args[place] = BatchedTensor(spread(call.args[place], level), level)
+    return RULES[call.base](call)
 
 
 @rule(
-    "dropout alpha_dropout bernoulli rand_like randn_like randint_like uniform normal exponential geometric cauchy "
+    "dropout bernoulli rand_like randn_like randint_like uniform normal exponential geometric cauchy "
     "log_normal random poisson binomial"
 )
 def random(call: OpCall) -> Any:
@@ -106,12 +114,7 @@ def random(call: OpCall) -> Any:
     if call.base in _BY_PARAMETERS and not call.in_place:
         parameters += (target,)
     if any(is_batched(each, level) for each in parameters):
-        raise UnmappableError(
-            "Vmap does not currently support same randomness with a batched tensor input. Please file an issue with "
-            "functorch"
-        )
-    if call.base == "alpha_dropout":
-        raise UnmappableError(f"vmap: there is no batching rule for {call.op} with randomness='same'")
+        raise UnmappableError(_SAME_OF_SAMPLES)
     if call.base == "dropout":
         ones = ops.ones_like(value_at(target, level).select(0, 0).detach())
         mask = _call("dropout", (ones, *call.args[1:]), tuple(call.kwargs.items()))
@@ -123,3 +126,54 @@ def random(call: OpCall) -> Any:
         return target
     call.args[0] = value_at(target, level).select(0, 0)
     return call.run()
+
+
+@rule("dropout1d dropout2d dropout3d feature_alpha_dropout alpha_dropout")
+def dropped(call: OpCall) -> Any:
+    """Dropout of channels or by SELU's values, of a batched input. Samples have masks of their own, or share one."""
+    level, p = call.level, call.get("p", 0.5)
+    refuse_in_place(call)
+    value = call.first()
+    sample = value.select(0, 0).detach()
+    if not draws(call):
+        return call.args[0]
+    if level.randomness == "same" and 0 < p < 1:
+        mask = _mask(call, ops.ones_like(sample))
+        made = call.args[0] * mask if "alpha" not in call.base else _saturated(call.args[0], mask != 0, p)
+        return call.args[0].copy_(made) if call.in_place else made
+    if call.base == "alpha_dropout":
+        return elementwise(call)
+    call.args[0] = sample if sample.dim() < 2 else value if _is_lone(call.base, sample) else value.flatten(0, 1)
+    made = call.run()  # refuses a sample of fewer than two dimensions
+    return BatchedTensor(made.reshape(value.shape), level)
+
+
+def _is_lone(base: str, sample: Tensor) -> bool:
+    """Whether a sample has channels in front, and no batch of its own."""
+    return (base, sample.dim()) in (("dropout1d", 2), ("dropout3d", 4))
+
+
+def _mask(call: OpCall, ones: Tensor) -> Any:
+    """What one sample's dropout keeps, scaled; the draws of alpha_dropout are those of dropout."""
+    op = {"alpha_dropout": "dropout", "feature_alpha_dropout": "dropout2d"}.get(call.base, call.base)
+    return _call(op, (ones, call.get("p", 0.5), True))
+
+
+def _saturated(target: Any, kept: Any, p: float) -> Any:
+    """alpha_dropout by a mask (torch.nn.functional.alpha_dropout)."""
+    scale = 1 / math.sqrt((_SATURATION * _SATURATION * p + 1) * (1 - p))
+    kept = kept.to(target.dtype)
+    return target * (kept * scale) + ((1 - kept) * (_SATURATION * scale) - _SATURATION * scale * p)
+
+
+@rule("multinomial")
+def multinomial(call: OpCall) -> Any:
+    """Indices by each sample's weights. One draw has the rows of all samples, as PyTorch's."""
+    level = call.level
+    if level.randomness == "same":
+        raise UnmappableError(_SAME_OF_SAMPLES)
+    weights = call.first()
+    if weights.dim() not in (2, 3):
+        raise refuse("prob_dist must be 1 or 2 dim")
+    call.args[0] = weights.flatten(0, -2) if weights.dim() == 3 else weights
+    return BatchedTensor(call.run().unflatten(0, weights.shape[:-1]), level)
