@@ -233,6 +233,47 @@ def test_an_output_that_is_part_of_a_tensor_takes_another_shape():
             gradwire.arange(5.0, out=part)
 
 
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda t, part: t.sub(part.t().clone(), 0, out=part),
+        lambda t, part: t.mul(t.ones(2, 3).t(), t.arange(6.0).view(2, 3).t(), out=part),
+        lambda t, part: t.cumsum(t.arange(6.0).view(2, 3).t(), 0, out=part),
+        lambda t, part: t.neg(t.arange(3.0).expand(2, 3).t(), out=part),
+        lambda t, part: t.where(part.t().clone() > 2, t.zeros(()), t.ones(2, 3).t(), out=part),
+    ],
+)
+def test_an_output_of_another_shape_lies_in_memory_as_the_result_and_its_views_see_that(write):
+    def case(t):
+        part = t.arange(6.0).view(2, 3)
+        view = part.t()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = write(t, part)
+        return made, made.stride(), view
+
+    agree(case)
+
+
+def test_where_and_the_products_of_matrices_write_to_out():
+    def case(t):
+        x = t.arange(4.0).view(2, 2) + 1
+        made, powers, chain = t.empty(2, 2), t.empty(0), t.empty(0)
+        t.where(x > 2, x, t.zeros(()), out=made)
+        t.where(made > 0, made, x, out=x)
+        t.matrix_power(x, 3, out=powers)
+        t.chain_matmul(x, x, out=chain)
+        return made, x, powers, chain
+
+    agree(case)
+    refuse(
+        lambda t: t.where(t.ones(2) > 0, t.ones(2), t.ones(2), out=t.empty(2, dtype=t.float64)),
+        RuntimeError,
+        "Expected out type to be Float but got Double",
+    )
+    refuse(lambda t: t.where(t.ones(2) > 0, out=t.empty(2)), TypeError, "where")
+
+
 @pytest.mark.parametrize("name", ["complex", "polar"])
 def test_parts_of_complex_numbers(name):
     for one, two in (("int64", "int64"), ("float32", "int64"), ("float32", "float64")):

@@ -63,9 +63,9 @@ def conj_physical(input: Any, *, out: Any = None) -> Any:
     return made if out is None else _into("conj_physical", out, made, (input,))
 
 
-def matrix_power(input: Any, n: int) -> Any:
+def matrix_power(input: Any, n: int, *, out: Any = None) -> Any:
     """The n-th power of square matrices; for a negative n, the -n-th power of their inverses (torch.matrix_power)."""
-    return ops.linalg_matrix_power(input, n)
+    return ops.linalg_matrix_power(input, n, out=out)
 
 
 def pinverse(input: Any, rcond: float = 1e-15) -> Any:
@@ -92,9 +92,11 @@ def qr(input: Any, some: bool = True, *, out: Any = None) -> Any:
     return made if out is None else _into_each("qr", out, made, (input,))
 
 
-def chain_matmul(*matrices: Any) -> Any:
+def chain_matmul(*matrices: Any, out: Any = None) -> Any:
     """Product of matrices, multiplied in the cheapest order (torch.chain_matmul)."""
-    return ops.linalg_multi_dot(list(matrices)) if len(matrices) > 1 else matrices[0]
+    if len(matrices) > 1 or out is not None:
+        return ops.linalg_multi_dot(list(matrices), out=out)
+    return matrices[0]
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:

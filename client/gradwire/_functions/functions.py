@@ -250,17 +250,22 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Tensor | None = None)
     return _into("nonzero", out, input.nonzero())
 
 
-def where(condition: Tensor, input: Any = None, other: Any = None) -> Any:
+def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
     """`input` where the condition holds, `other` elsewhere (torch.where).
 
     The condition alone gives the indices where it holds, as nonzero(as_tuple=True). Raises TypeError if only one of
-    `input` and `other` is given.
+    `input` and `other` is given, or none of them with `out`; RuntimeError for an `out` of another dtype.
     """
-    if input is None and other is None:
+    if input is None and other is None and out is None:
         return condition.nonzero(as_tuple=True)
     if input is None or other is None:
         raise GradwireTypeError("where() takes a condition, or a condition with both `input` and `other`")
-    return _call("where", (condition, input, other))
+    made = _call("where", (condition, input, other))
+    if out is None:
+        return made
+    if isinstance(out, Tensor) and out.dtype is not made.dtype:
+        raise refuse(f"Expected out type to be {made.dtype.title} but got {out.dtype.title}")
+    return _into("where", out, made, (condition, input, other))
 
 
 def typename(obj: object) -> str:

@@ -276,6 +276,7 @@ def _resized(op: str, target: Any, made: Any) -> str:
 def _write_over(op: str, target: Any, made: Any) -> None:
     """Lay a tensor that shares its memory out anew from its first element, and copy `made` to it.
 
+    Its dimensions are in the order of the memory of `made`, as other tensors on this memory see it.
     Raises RuntimeError where the memory is too small for that.
     """
     held = list(target.shape)
@@ -283,6 +284,8 @@ def _write_over(op: str, target: Any, made: Any) -> None:
     with no_grad():
         try:
             target.resize_(made.shape)
+            if _has_no_gaps(made):
+                target.as_strided_(made.shape, made.stride())
         except RuntimeError as error:
             raise refuse(
                 f"{op}(): an output of shape {held} cannot be resized to {list(made.shape)}: it shares its memory "
@@ -292,3 +295,14 @@ def _write_over(op: str, target: Any, made: Any) -> None:
         target.copy_(made)
     if version is not None:  # one change, whatever it took
         commands.counters(target, version=version + 1)
+
+
+def _has_no_gaps(made: Any) -> bool:
+    """Whether a tensor's elements fill its memory, each once, in any order of its dimensions."""
+    dimensions = zip(made.stride(), made.shape, strict=True)
+    expected = 1
+    for stride, size in sorted(each for each in dimensions if each[1] > 1):
+        if stride != expected:
+            return False
+        expected *= size
+    return True
