@@ -258,6 +258,7 @@ class MemoEntry:
         "of_structure",
         "offset",
         "plain",
+        "quick",
         "received",
         "refused",
         "same",
@@ -289,6 +290,8 @@ class MemoEntry:
         self.words: Callable[..., bytes] = _unprepared if template is None else template.words
         #: The prepared op's number; 0 until the first repeat prepares it.
         self.number = 0
+        #: Whether a repeat is no more than a call of a prepared op, whatever its floats are, and one plain new tensor.
+        self.quick = False
         self.specs = specs
         # Float attributes: the entry is valid for these values only.
         self.fixed = fixed

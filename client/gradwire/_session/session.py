@@ -292,6 +292,7 @@ class Session:
             # Buffered before the entry gets its number, so no thread's call can precede it.
             self.buffer.append((wire.prepare_command(number, op), None, False))
             entry.number = number
+            entry.quick = entry.plain and not entry.fixed
 
     def flush_if_full(self) -> None:
         """Send a batch, unless it should grow: while others are in flight, or until a training step ends."""
