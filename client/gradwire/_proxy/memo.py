@@ -247,6 +247,7 @@ class MemoEntry:
     """
 
     __slots__ = (
+        "call_kind",
         "code",
         "fixed",
         "in_place",
@@ -264,7 +265,6 @@ class MemoEntry:
         "same",
         "specs",
         "structural",
-        "takes_tensors",
         "template",
         "warning",
         "words",
@@ -311,8 +311,9 @@ class MemoEntry:
         #: Of a derivative known by its structure: that its key holds it, and the places of the leaves, or of the inputs
         #: of `grad`, that received a gradient.
         self.of_structure = False
-        #: Whether the call has operands. One without begins a training step, or makes a constant of it.
-        self.takes_tensors = any(type(each) is Spec for each in key)
+        #: The kind of call among buffered commands: 2 with operands, 1 without. Such a call begins a training step, or
+        #: makes a constant of it.
+        self.call_kind = 2 if any(type(each) is Spec for each in key) else 1
         self.received: tuple[int, ...] = ()
 
     def _is_plain(self) -> bool:

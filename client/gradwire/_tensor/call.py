@@ -153,7 +153,7 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
     made = plain_result(session, entry, number, edges, values)
     if entry.number:
         buffer = session.buffer
-        buffer.append((entry.words(entry.number, *values, number), entry, True))
+        buffer.append((entry.words(entry.number, *values, number), entry, entry.call_kind))
         if len(buffer) >= session.check_at:
             session.flush_if_full()
     else:

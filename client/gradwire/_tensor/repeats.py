@@ -67,7 +67,7 @@ def repeated(op: str, first: Any, second: Any) -> Any:
     number, operand = next(session.ids), first._id
     made = plain_result(session, entry, number, edges, (operand, value))
     buffer = session.buffer
-    buffer.append((entry.words(entry.number, operand, value, number), entry, True))
+    buffer.append((entry.words(entry.number, operand, value, number), entry, entry.call_kind))
     if len(buffer) >= session.check_at:
         session.flush_if_full()
     return made
