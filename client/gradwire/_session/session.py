@@ -274,7 +274,8 @@ class Session:
         self.check_at = waiting + EARLY_COMMANDS
         if self.segments is not None and waiting < _MOST_IN_SEGMENT:
             return
-        if self._step_ends.is_near(self.position()):
+        if near := self._step_ends.near(self.position()):
+            self.check_at = waiting + max(near, EARLY_COMMANDS)
             return
         if self._step_ends.are_far():
             self._take_arrived()
@@ -291,6 +292,7 @@ class Session:
     def end_step(self) -> None:
         """Send whole training steps, if enough wait; called when a backward was buffered."""
         begun = self._step_ends.note(self.buffer, self.position())
+        self.check_at = len(self.buffer) + EARLY_COMMANDS  # the next step may be another
         if not begun or self.segments is not None or self.recorder is not None:
             return
         if self._step_ends.waits_for_long():

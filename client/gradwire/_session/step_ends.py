@@ -120,9 +120,12 @@ class StepEnds:
         self._starts.append(position - begun)
         return begun
 
-    def is_near(self, position: int) -> bool:
-        """Whether a backward may be expected soon, since the last steps were short, or computed at once."""
-        return position - self._last <= self._near
+    def near(self, position: int) -> int:
+        """The number of commands before which a backward is expected: the last steps were short, or computed at once.
+
+        0 if it is not expected soon.
+        """
+        return max(0, self._last + self._near + 1 - position)
 
     def waits_for_long(self) -> bool:
         """Whether the batch waits for the end of a long step."""
