@@ -55,7 +55,7 @@ from gradwire._tensor.known_values.items import note_item, note_items
 from gradwire._tensor.operators import Operators
 from gradwire._tensor.ops import TensorMethods
 from gradwire._tensor.storages import Address, TypedStorage, UntypedStorage, data_address, memory_of
-from gradwire._tensor.undeletable import Undeletable
+from gradwire._tensor.undeletable import undeletable
 from gradwire._tensor.warnings import warn, warn_once
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2, types_pb2
 
@@ -94,8 +94,8 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
 
     __slots__ = ()
 
-    _grad_fn = Undeletable("Deletion of _grad_fn not allowed. Detach tensor instead!")
-    _backward_hooks = Undeletable("Deletion of _backwards_hooks not allowed!")
+    _grad_fn = undeletable("_grad_fn", "Deletion of _grad_fn not allowed. Detach tensor instead!")
+    _backward_hooks = undeletable("_backward_hooks", "Deletion of _backwards_hooks not allowed!")
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Make a tensor of the default dtype: Tensor([1, 2]) of values, Tensor(2, 3) of sizes."""

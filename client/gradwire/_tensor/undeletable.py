@@ -10,27 +10,19 @@ from typing import Any
 from gradwire._base.errors import refuse
 
 
-class Undeletable:
-    """An attribute that lies in a tensor's `__dict__`, if it was set. Deleting it raises RuntimeError."""
+def undeletable(name: str, why: str) -> Any:
+    """The property of an attribute that lies in a tensor's `__dict__`, if it was set. Deletion raises RuntimeError."""
 
-    __slots__ = ("_name", "_why")
-
-    def __init__(self, why: str) -> None:
-        self._why = why
-
-    def __set_name__(self, owner: type[Any], name: str) -> None:
-        self._name = name
-
-    def __get__(self, tensor: Any, owner: type[Any] | None = None) -> Any:
-        if tensor is None:
-            return self
+    def read(tensor: Any) -> Any:
         try:
-            return tensor.__dict__[self._name]
+            return tensor.__dict__[name]
         except KeyError:
-            raise AttributeError(f"'{type(tensor).__name__}' object has no attribute '{self._name}'") from None
+            raise AttributeError(f"'{type(tensor).__name__}' object has no attribute '{name}'") from None
 
-    def __set__(self, tensor: Any, value: Any) -> None:
-        tensor.__dict__[self._name] = value
+    def write(tensor: Any, value: Any) -> None:
+        tensor.__dict__[name] = value
 
-    def __delete__(self, tensor: Any) -> None:
-        raise refuse(self._why)
+    def delete(tensor: Any) -> None:
+        raise refuse(why)
+
+    return property(read, write, delete)
