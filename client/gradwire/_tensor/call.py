@@ -90,17 +90,19 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
             key.append(float if -MOST_HALF <= value <= MOST_HALF else magnitude(value))
             values.append(value)
         elif isinstance(value, Handle):
-            if value._session is not session:
+            owner = value._session
+            if owner is not session:
                 if session is not None:
-                    raise two_sessions(op, session, value._session)
-                session = value._session
+                    raise two_sessions(op, session, owner)
+                session = owner
             storage = value._storage
             if storage is not None and storage.changes != value._changes_seen:
                 refresh(value)
             key.append(value._spec)
             values.append(value._id)
-            if value._edge is not None:
-                edges.append(value._edge)
+            edge = value._edge
+            if edge is not None:
+                edges.append(edge)
         elif type(value) is int and operands is None and _may_send_as_float(op, len(key) - _KEY_HEAD, key, value):
             # Each earlier argument added one item to the key, so its length gives this argument's index.
             place = len(key) - _KEY_HEAD
