@@ -408,38 +408,17 @@ class Session:
         # buffered before the releases were counted, but for those that do not use the id.
         releases = len(self.released)
         waiting = len(self.buffer) if end is None else min(len(self.buffer), end - self._taken)
-        most = min(self.limits.max_batch_commands or 1024, 4096) - 1
         most_bytes = self._retransmission.batch_bytes(min(_BATCH_BYTES, self.limits.max_message_bytes or _BATCH_BYTES))
-        items: list[Any] = []
-        with contextlib.suppress(IndexError):  # another thread has made the session unusable: those before it count
-            items.extend(itertools.islice(iter(self.buffer.popleft, None), min(waiting, most)))
-        data, issuers, calls = zip(*items, strict=True) if items else ((), (), ())
-        count = len(items)
-        size = _BATCH_HEAD + sum(map(len, data)) + _CALLS_HEAD * count
-        while size > most_bytes and count > 1:
-            count -= 1
-            size -= len(data[count]) + _CALLS_HEAD
-        if count < waiting:  # the rest of a step goes with the next batch
-            kept = self._step_ends.last_start(self._taken, self._taken + count) - self._taken
-            size -= sum(map(len, data[kept:count])) + _CALLS_HEAD * (count - kept)
-            count = kept
-            self.buffer.extendleft(reversed(items[count:]))
-        data, records, calls = data[:count], list(issuers[:count]), calls[:count]
+        data, records, calls, size = self._take_commands(waiting, most_bytes)
         commands = framed_commands(data, calls)
         waiters = [place for place in places_of_others(calls) if type(records[place]) is Waiter]
-        self._taken += count
         self.check_at = len(self.buffer) + EARLY_COMMANDS
-        if count == waiting and releases:
+        if len(data) == waiting and releases:
             fitting = min(releases, _MOST_RELEASES, (most_bytes - size) // 8 - _BATCH_HEAD)
-            if fitting > 0:
-                popleft = self.released.popleft
-                ids = [popleft() for _ in range(fitting)]
-                if end is not None:
-                    ids, used = unused(ids, self.buffer.copy())
-                    self.released.extend(used)
-                if ids:
-                    commands.append(wire.release_command(ids))
-                    records.append(None)
+            ids = self._take_released(fitting, is_all=end is None)
+            if ids:
+                commands.append(wire.release_command(ids))
+                records.append(None)
         self.buffered_bytes = max(0, self.buffered_bytes - size)
         first, self._next_seq = self._next_seq, self._next_seq + len(records)
         timed = self.timed
@@ -452,6 +431,35 @@ class Session:
             bool(timed) and any(each.wants_ops for each in timed),
         )
         return InFlightBatch(first, records, request, size, timed, self._step_ends.length, waiters)
+
+    def _take_commands(self, waiting: int, most_bytes: int) -> tuple[Sequence[bytes], list[Any], Sequence[int], int]:
+        """The next of so many commands that fit: their bytes, records and kinds of calls, and the size of all."""
+        most = min(self.limits.max_batch_commands or 1024, 4096) - 1
+        items: list[Any] = []
+        with contextlib.suppress(IndexError):  # another thread has made the session unusable: those before it count
+            items.extend(itertools.islice(iter(self.buffer.popleft, None), min(waiting, most)))
+        data, records, calls = zip(*items, strict=True) if items else ((), (), ())
+        count = len(items)
+        size = _BATCH_HEAD + sum(map(len, data)) + _CALLS_HEAD * count
+        while size > most_bytes and count > 1:
+            count -= 1
+            size -= len(data[count]) + _CALLS_HEAD
+        if count < waiting:  # the rest of a step goes with the next batch
+            kept = self._step_ends.last_start(self._taken, self._taken + count) - self._taken
+            size -= sum(map(len, data[kept:count])) + _CALLS_HEAD * (count - kept)
+            count = kept
+            self.buffer.extendleft(reversed(items[count:]))
+        self._taken += count
+        return data[:count], list(records[:count]), calls[:count], size
+
+    def _take_released(self, most: int, is_all: bool) -> Sequence[int]:
+        """Ids to release; only those that no buffered command uses, unless the batch has all commands."""
+        popleft = self.released.popleft
+        ids = [popleft() for _ in range(most)]
+        if not is_all:
+            ids, used = unused(ids, self.buffer.copy())
+            self.released.extend(used)
+        return ids
 
     # Waiting.
 
