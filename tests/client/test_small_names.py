@@ -20,6 +20,31 @@ def test_what_describes_a_tensor_cannot_be_deleted(name):
     assert case(gradwire) == case(torch)
 
 
+def test_an_uninitialized_parameter_keeps_its_data():
+    def case(t):
+        with pytest.raises(RuntimeError) as caught:
+            del t.nn.UninitializedParameter().data
+        return str(caught.value)
+
+    assert case(gradwire) == case(torch)
+
+
+def test_a_deleted_attribute_of_the_program_is_gone():
+    def case(t):
+        x = t.ones(2)
+        x.mark = 1
+        del x.mark
+        return hasattr(x, "mark")
+
+    assert case(gradwire) is case(torch) is False
+
+
+def test_no_python_runs_when_an_attribute_of_a_tensor_is_set():
+    for kind in (gradwire.Tensor, gradwire.nn.Parameter):
+        assert kind.__setattr__ is object.__setattr__
+        assert kind.__delattr__ is object.__delattr__  # Python would call a class's own for both
+
+
 def test_a_warning_given_once_is_given_each_time_on_request():
     def case(t):
         x = t.tensor(1.0)

@@ -159,8 +159,9 @@ def test_the_beginnings_of_steps_are_noted():
     assert ends.note(buffer, position) == 3
     buffer += [COMMAND, call(3), COMMAND]
     assert ends.note(buffer, 7) == 2
-    assert ends.is_near(8)
-    assert not ends.is_near(20)
+    assert ends.near(8) == 6
+    assert ends.near(13) == 1
+    assert ends.near(14) == ends.near(20) == 0
     assert ends.last_start(0, 7) == 5
     assert ends.last_start(0, 4) == 1
     assert ends.last_start(1, 4) == 4  # no step begins there
@@ -178,7 +179,7 @@ def test_long_steps_are_no_steps():
     ends = StepEnds()
     assert ends.note(deque([call(1), COMMAND]), 2)
     assert not ends.note(deque([call(1), COMMAND]), LONGEST + 3)
-    assert not ends.is_near(LONGEST + 4)
+    assert not ends.near(LONGEST + 4)
     assert ends.last_start(0, LONGEST + 3) == LONGEST + 3
 
 

@@ -247,6 +247,7 @@ class MemoEntry:
     """
 
     __slots__ = (
+        "call_kind",
         "code",
         "fixed",
         "in_place",
@@ -258,12 +259,12 @@ class MemoEntry:
         "of_structure",
         "offset",
         "plain",
+        "quick",
         "received",
         "refused",
         "same",
         "specs",
         "structural",
-        "takes_tensors",
         "template",
         "warning",
         "words",
@@ -289,6 +290,8 @@ class MemoEntry:
         self.words: Callable[..., bytes] = _unprepared if template is None else template.words
         #: The prepared op's number; 0 until the first repeat prepares it.
         self.number = 0
+        #: Whether a repeat is no more than a call of a prepared op, whatever its floats are, and one plain new tensor.
+        self.quick = False
         self.specs = specs
         # Float attributes: the entry is valid for these values only.
         self.fixed = fixed
@@ -308,8 +311,9 @@ class MemoEntry:
         #: Of a derivative known by its structure: that its key holds it, and the places of the leaves, or of the inputs
         #: of `grad`, that received a gradient.
         self.of_structure = False
-        #: Whether the call has operands. One without begins a training step, or makes a constant of it.
-        self.takes_tensors = any(type(each) is Spec for each in key)
+        #: The kind of call among buffered commands: 2 with operands, 1 without. Such a call begins a training step, or
+        #: makes a constant of it.
+        self.call_kind = 2 if any(type(each) is Spec for each in key) else 1
         self.received: tuple[int, ...] = ()
 
     def _is_plain(self) -> bool:

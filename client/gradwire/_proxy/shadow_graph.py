@@ -163,33 +163,45 @@ def unknown_node(session: SessionProtocol) -> Node:
 class ReachableNodes:
     """The leaves and nodes that a backward from some edges reaches. Iterative, because chains may be long."""
 
-    __slots__ = ("gradients", "held", "known", "leaves", "nodes")
+    __slots__ = ("are_plain", "gradients", "held", "known", "leaves", "nodes")
 
     def __init__(self, roots: list[Edge]) -> None:
         self.known = True
+        #: Whether all nodes are lists of the inputs' edges and nothing else.
+        self.are_plain = True
         self.leaves: list[Leaf] = []
         self.held: list[Leaf] = []  # edges that only hold hooks
-        self.nodes: list[Node] = []
+        self.nodes = nodes = list[Node]()
         self.gradients: list[GradientNode] = []
         seen: set[int] = set()
         waiting = list(roots)
-        while waiting:
-            edge = waiting.pop()
-            if id(edge) in seen:
+        for edge in waiting:  # which grows meanwhile
+            number = id(edge)
+            if number in seen:
                 continue
-            seen.add(id(edge))
-            if type(edge) is Leaf:
+            seen.add(number)
+            kind = type(edge)
+            if (kind is OpNode or kind is list) and edge:
+                nodes.append(edge)
+                waiting += edge
+            elif kind is Leaf:
                 (self.held if _only_holds(edge) else self.leaves).append(edge)
-            elif type(edge) is NodeHooks:
-                waiting.extend(edge)
-            elif type(edge) is GradientNode:
-                self.gradients.append(edge)
-                self.known = False
-            elif edge:
-                self.nodes.append(edge)
-                waiting.extend(edge)
             else:
-                self.known = False
+                waiting += self._note_other(edge)
+
+    def _note_other(self, edge: Node) -> Sequence[Edge]:
+        """Note a node of another kind, or one whose edges only the server knows; return the edges to go on with."""
+        kind = type(edge)
+        self.are_plain = self.are_plain and (kind is OpNode or kind is list)
+        if kind is NodeHooks:
+            return edge
+        if isinstance(edge, GradientNode):
+            self.gradients.append(edge)
+        elif edge:
+            self.nodes.append(edge)
+            return edge
+        self.known = False
+        return ()
 
     def owners(self) -> list[Handle]:
         """The proxies that receive a gradient and still exist."""
@@ -206,6 +218,10 @@ class ReachableNodes:
         again.
         """
         hooks = self.hooks()
+        if self.are_plain and not hooks:
+            for node in self.nodes:
+                node.clear()
+            return
         for node in self.nodes:
             _forget(node, hooks)
         waiting: list[Node] = list(self.gradients)

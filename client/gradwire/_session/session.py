@@ -40,6 +40,7 @@ from gradwire._proxy.root_reads import RootReads
 from gradwire._proxy.shadow_graph import HookHolders
 from gradwire._session.deferred_errors import WRITER_SHIFT, CallSite, DeferredErrors
 from gradwire._session.entered import enter, leave
+from gradwire._session.framing import framed_commands, places_of_others
 from gradwire._session.module_calls import ModuleCall, Owner, attribute, new_log
 from gradwire._session.saving import Snapshot, restored_tensors, save_session
 from gradwire._session.step_ends import StepEnds, unused
@@ -107,33 +108,6 @@ def _runs() -> str | None:
     return None
 
 
-def _framed_commands(items: Sequence[tuple[bytes, Waiter | MemoEntry | None, bool]]) -> list[bytes]:
-    """The commands of a batch. Calls of prepared ops that follow each other are one command.
-
-    Calls without operands are a command of their own: a training step begins with the next one.
-    """
-    commands: list[bytes] = []
-    calls: list[bytes] = []
-    takes = True
-    for command, entry, is_call in items:
-        if is_call:
-            assert isinstance(entry, MemoEntry)
-            if entry.takes_tensors is not takes:
-                takes = not takes
-                if calls:
-                    commands.append(wire.calls_command(calls))
-                    calls = []
-            calls.append(command)
-            continue
-        if calls:
-            commands.append(wire.calls_command(calls))
-            calls = []
-        commands.append(command)
-    if calls:
-        commands.append(wire.calls_command(calls))
-    return commands
-
-
 class Session:
     """A session on a server, as returned by gradwire.connect(). Tensors hold a reference to their session.
 
@@ -192,8 +166,8 @@ class Session:
         self.redescribed_any = 0
         #: What is known of calls that differ in numbers and sizes from those in the memo; None: a refused one.
         self.models: dict[tuple[object, ...], Model | None] = {}
-        #: Unsent commands: bytes, the Waiter or MemoEntry, and whether it is a call of a prepared op.
-        self.buffer: deque[tuple[bytes, Waiter | MemoEntry | None, bool]] = deque()
+        #: Unsent commands: bytes, the Waiter or MemoEntry, and what call of a prepared op it is (`framing`).
+        self.buffer: deque[tuple[bytes, Waiter | MemoEntry | None, int]] = deque()
         self.released: deque[int] = deque()
         self._numbers = itertools.count(1)
         self.ids: Iterator[int] = itertools.count(answer.first_id or (answer.writer << _IDS_PER_WRITER) + 1)
@@ -269,7 +243,7 @@ class Session:
 
     def post(self, command: bytes, entry: MemoEntry) -> None:
         """Buffer a framed, quiet command."""
-        self.buffer.append((command, entry, False))
+        self.buffer.append((command, entry, 0))
         if len(self.buffer) >= self.check_at:
             self.flush_if_full()
 
@@ -279,7 +253,7 @@ class Session:
         if not entry.number and template.op:
             self._prepare(entry, template.op)
         if entry.number:
-            self.buffer.append((entry.words(entry.number, *values), entry, True))
+            self.buffer.append((entry.words(entry.number, *values), entry, entry.call_kind))
             if len(self.buffer) >= self.check_at:
                 self.flush_if_full()
         else:
@@ -290,8 +264,9 @@ class Session:
         number = next(self._numbers)
         if number < self.limits.max_prepared:
             # Buffered before the entry gets its number, so no thread's call can precede it.
-            self.buffer.append((wire.prepare_command(number, op), None, False))
+            self.buffer.append((wire.prepare_command(number, op), None, 0))
             entry.number = number
+            entry.quick = entry.plain and not entry.fixed
 
     def flush_if_full(self) -> None:
         """Send a batch, unless it should grow: while others are in flight, or until a training step ends."""
@@ -299,7 +274,8 @@ class Session:
         self.check_at = waiting + EARLY_COMMANDS
         if self.segments is not None and waiting < _MOST_IN_SEGMENT:
             return
-        if self._step_ends.is_near(self.position()):
+        if near := self._step_ends.near(self.position()):
+            self.check_at = waiting + max(near, EARLY_COMMANDS)
             return
         if self._step_ends.are_far():
             self._take_arrived()
@@ -316,6 +292,7 @@ class Session:
     def end_step(self) -> None:
         """Send whole training steps, if enough wait; called when a backward was buffered."""
         begun = self._step_ends.note(self.buffer, self.position())
+        self.check_at = len(self.buffer) + EARLY_COMMANDS  # the next step may be another
         if not begun or self.segments is not None or self.recorder is not None:
             return
         if self._step_ends.waits_for_long():
@@ -431,39 +408,17 @@ class Session:
         # buffered before the releases were counted, but for those that do not use the id.
         releases = len(self.released)
         waiting = len(self.buffer) if end is None else min(len(self.buffer), end - self._taken)
-        most = min(self.limits.max_batch_commands or 1024, 4096) - 1
         most_bytes = self._retransmission.batch_bytes(min(_BATCH_BYTES, self.limits.max_message_bytes or _BATCH_BYTES))
-        take = self.buffer.popleft
-        items: list[Any] = []
-        try:
-            for _ in range(min(waiting, most)):
-                items.append(take())  # noqa: PERF401 - those before an error count
-        except IndexError:  # another thread has made the session unusable
-            pass
-        size = _BATCH_HEAD + sum([len(item[0]) for item in items]) + _CALLS_HEAD * len(items)
-        while size > most_bytes and len(items) > 1:
-            size -= len(items[-1][0]) + _CALLS_HEAD
-            self.buffer.appendleft(items.pop())
-        if len(items) < waiting:  # the rest of a step goes with the next batch
-            count = self._step_ends.last_start(self._taken, self._taken + len(items)) - self._taken
-            self.buffer.extendleft(reversed(items[count:]))
-            size -= sum([len(item[0]) + _CALLS_HEAD for item in items[count:]])
-            del items[count:]
-        commands = _framed_commands(items)
-        records = [record for _, record, _ in items]
-        self._taken += len(records)
+        data, records, calls, size = self._take_commands(waiting, most_bytes)
+        commands = framed_commands(data, calls)
+        waiters = [place for place in places_of_others(calls) if type(records[place]) is Waiter]
         self.check_at = len(self.buffer) + EARLY_COMMANDS
-        if len(records) == waiting and releases:
+        if len(data) == waiting and releases:
             fitting = min(releases, _MOST_RELEASES, (most_bytes - size) // 8 - _BATCH_HEAD)
-            if fitting > 0:
-                popleft = self.released.popleft
-                ids = [popleft() for _ in range(fitting)]
-                if end is not None:
-                    ids, used = unused(ids, self.buffer.copy())
-                    self.released.extend(used)
-                if ids:
-                    commands.append(wire.release_command(ids))
-                    records.append(None)
+            ids = self._take_released(fitting, is_all=end is None)
+            if ids:
+                commands.append(wire.release_command(ids))
+                records.append(None)
         self.buffered_bytes = max(0, self.buffered_bytes - size)
         first, self._next_seq = self._next_seq, self._next_seq + len(records)
         timed = self.timed
@@ -475,7 +430,36 @@ class Session:
             traceparent() if "opentelemetry" in modules else "",
             bool(timed) and any(each.wants_ops for each in timed),
         )
-        return InFlightBatch(first, records, request, size, timed, self._step_ends.length)
+        return InFlightBatch(first, records, request, size, timed, self._step_ends.length, waiters)
+
+    def _take_commands(self, waiting: int, most_bytes: int) -> tuple[Sequence[bytes], list[Any], Sequence[int], int]:
+        """The next of so many commands that fit: their bytes, records and kinds of calls, and the size of all."""
+        most = min(self.limits.max_batch_commands or 1024, 4096) - 1
+        items: list[Any] = []
+        with contextlib.suppress(IndexError):  # another thread has made the session unusable: those before it count
+            items.extend(itertools.islice(iter(self.buffer.popleft, None), min(waiting, most)))
+        data, records, calls = zip(*items, strict=True) if items else ((), (), ())
+        count = len(items)
+        size = _BATCH_HEAD + sum(map(len, data)) + _CALLS_HEAD * count
+        while size > most_bytes and count > 1:
+            count -= 1
+            size -= len(data[count]) + _CALLS_HEAD
+        if count < waiting:  # the rest of a step goes with the next batch
+            kept = self._step_ends.last_start(self._taken, self._taken + count) - self._taken
+            size -= sum(map(len, data[kept:count])) + _CALLS_HEAD * (count - kept)
+            count = kept
+            self.buffer.extendleft(reversed(items[count:]))
+        self._taken += count
+        return data[:count], list(records[:count]), calls[:count], size
+
+    def _take_released(self, most: int, is_all: bool) -> Sequence[int]:
+        """Ids to release; only those that no buffered command uses, unless the batch has all commands."""
+        popleft = self.released.popleft
+        ids = [popleft() for _ in range(most)]
+        if not is_all:
+            ids, used = unused(ids, self.buffer.copy())
+            self.released.extend(used)
+        return ids
 
     # Waiting.
 
@@ -505,7 +489,7 @@ class Session:
             command.ClearField("timeout_ms")
         try:
             self.buffered_bytes += len(data)
-            self.buffer.append((wire.framed(data), waiter, False))
+            self.buffer.append((wire.framed(data), waiter, 0))
             if meanwhile is not None:
                 if timeout is None:
                     self.flush()
@@ -555,7 +539,7 @@ class Session:
         waiter = Waiter(CallSite(*find_call_site()))
         data = command.SerializeToString()
         self.buffered_bytes += len(data)
-        self.buffer.append((wire.framed(data), waiter, False))
+        self.buffer.append((wire.framed(data), waiter, 0))
 
         def answer() -> service_pb2.Result:
             self.raise_if_unusable()
@@ -658,7 +642,7 @@ class Session:
     def abandon(self, command: service_pb2.Command) -> None:
         """Buffer a quiet command that abandons a suspended backward."""
         command.quiet = True
-        self.buffer.append((wire.framed(command.SerializeToString()), None, False))
+        self.buffer.append((wire.framed(command.SerializeToString()), None, 0))
 
     def cancel(self) -> None:
         """Cancel all commands that were sent and are not done. Any thread may call this.
@@ -751,9 +735,10 @@ class Session:
         return True
 
     def _deliver_answers(self, batch: InFlightBatch, response: service_pb2.RunResponse) -> None:
-        self._deferred_errors.add_call_sites(
-            batch.first, [each.call_site if type(each) is Waiter else each for each in batch.records]
-        )
+        sites = batch.records.copy()
+        for place in batch.waiters:
+            sites[place] = sites[place].call_site
+        self._deferred_errors.add_call_sites(batch.first, sites)
         for result in response.results:
             index = result.seq - batch.first
             record = batch.records[index]
@@ -781,9 +766,10 @@ class Session:
             self.hooks.pop(number, None)
         for each in batch.timed:
             each.add(response)
-        for record in batch.records:
-            if type(record) is Waiter and record.result is None:
-                record.result = service_pb2.Result(
+        for place in batch.waiters:
+            waiter = batch.records[place]
+            if waiter.result is None:
+                waiter.result = service_pb2.Result(
                     error=pb.Error(code=13, reason=pb.REASON_INTERNAL, message="the server did not answer a command")
                 )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Collection, Sequence
-from struct import pack
+from struct import pack, unpack
 from time import monotonic
 from typing import Any
 
@@ -120,9 +120,12 @@ class StepEnds:
         self._starts.append(position - begun)
         return begun
 
-    def is_near(self, position: int) -> bool:
-        """Whether a backward may be expected soon, since the last steps were short, or computed at once."""
-        return position - self._last <= self._near
+    def near(self, position: int) -> int:
+        """The number of commands before which a backward is expected: the last steps were short, or computed at once.
+
+        0 if it is not expected soon.
+        """
+        return max(0, self._last + self._near + 1 - position)
 
     def waits_for_long(self) -> bool:
         """Whether the batch waits for the end of a long step."""
@@ -170,10 +173,15 @@ def _kind(framed: bytes) -> int:
 
 
 def unused(ids: Sequence[int], items: Collection[Any]) -> tuple[list[int], list[int]]:
-    """The ids that waiting commands do not contain, and those that they may contain. An id has eight bytes in each."""
-    data = b"".join([item[0] for item in items])
+    """The ids that waiting commands do not contain, and those that they may contain. An id has eight bytes in each.
+
+    A call has nothing but words of eight bytes, so the ids of a long step are not looked for one by one.
+    """
+    calls = b"".join([data for data, _, call in items if call])
+    others = b"".join([data for data, _, call in items if not call])
+    words = set(unpack(f"<{len(calls) // 8}Q", calls))
     free: list[int] = []
     held: list[int] = []
     for each in ids:
-        (held if pack("<Q", each) in data else free).append(each)
+        (held if each in words or pack("<Q", each) in others else free).append(each)
     return free, held

@@ -15,6 +15,7 @@ from sys import _getframe
 from types import CodeType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from gradwire._base import dtypes
 from gradwire._base.call_site import INTERNAL
 from gradwire._base.dtypes import float32, get_default_dtype
 from gradwire._base.errors import GradwireTypeError, two_sessions
@@ -23,7 +24,7 @@ from gradwire._base.watching import unwatched
 from gradwire._proxy.dual_levels import note_changed_dual
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import DRAWING_OPS, WRITING_OPS, MemoEntry, Model, Spec, read_spec
-from gradwire._proxy.results import TENSOR_CLASS, new_result, pack_results, refresh, update_in_place, update_strides
+from gradwire._proxy.results import new_result, pack_results, refresh, update_in_place, update_strides
 from gradwire._proxy.shadow_graph import NodeHooks, OpNode
 from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import MOST_HALF, MixedListError, Operands, magnitude, write_argument
@@ -34,6 +35,7 @@ from gradwire._tensor.in_place import check_in_place, note_written, writes_in_pl
 from gradwire._tensor.inference import foresee, holds_anywhere, infer, is_large, learn, modelled, sketch
 from gradwire._tensor.known_values.drawn import note_draw
 from gradwire._tensor.overrides import OverriddenError, call_override
+from gradwire._tensor.repeats import plain_result
 from gradwire._tensor.shape_rules import RULES, Rule, Shapes
 from gradwire._tensor.warnings import WARNING_OPS, warn, warning_of
 from gradwire._transport.wire import Value, make_template
@@ -46,7 +48,6 @@ if TYPE_CHECKING:
 OPS: list[ModuleType] = []
 #: Shape rules of ops that have one; filled when the generated module is imported.
 _RULES: dict[str, Rule] = {}
-_new = object.__new__
 _grad_enabled = GRAD_ENABLED.get
 _NamedValues = Sequence[tuple[str, Any]]
 # Number of key items before the arguments: op, grad mode, code, instruction offset.
@@ -78,28 +79,30 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
         frame = outer
         code = frame.f_code
     enabled = _grad_enabled()
-    default = get_default_dtype()
+    default = dtypes._default_dtype
     key: list[Any] = [op, enabled if default is float32 else (enabled, default), id(code), frame.f_lasti]
     values: list[Value] = []
     edges: list[Any] = []
     session: SessionProtocol | None = None
     operands = None
     for value in args:
-        if isinstance(value, Handle):
-            if value._session is not session:
+        if type(value) is float:
+            key.append(float if -MOST_HALF <= value <= MOST_HALF else magnitude(value))
+            values.append(value)
+        elif isinstance(value, Handle):
+            owner = value._session
+            if owner is not session:
                 if session is not None:
-                    raise two_sessions(op, session, value._session)
-                session = value._session
+                    raise two_sessions(op, session, owner)
+                session = owner
             storage = value._storage
             if storage is not None and storage.changes != value._changes_seen:
                 refresh(value)
             key.append(value._spec)
             values.append(value._id)
-            if value._edge is not None:
-                edges.append(value._edge)
-        elif type(value) is float:
-            key.append(float if -MOST_HALF <= value <= MOST_HALF else magnitude(value))
-            values.append(value)
+            edge = value._edge
+            if edge is not None:
+                edges.append(edge)
         elif type(value) is int and operands is None and _may_send_as_float(op, len(key) - _KEY_HEAD, key, value):
             # Each earlier argument added one item to the key, so its length gives this argument's index.
             place = len(key) - _KEY_HEAD
@@ -148,32 +151,15 @@ def _call(op: str, args: tuple[Any, ...], kwargs: _NamedValues = (), result: Any
         return _call(op, *with_number, result)
     if not entry.plain:
         return _repeat(session, entry, args, values, edges, op, result)
-    tensor_id = next(session.ids)
-    buffer = session.buffer
-    spec = entry.specs[0]
-    # The proxy is made before the command is sent, so its id is released if Ctrl-C interrupts.
-    made = _new(TENSOR_CLASS[0])
-    made._id = tensor_id
-    made._session = session
-    made._spec = spec
-    made._grad = None
-    made._retained = None
-    made._storage = None
-    made._known = None
-    made._received = False
-    if not spec.requires_grad:
-        made._edge = None
-    elif entry.structural:
-        node = made._edge = OpNode(edges)
-        node.entry, node.order, node.values = entry, tensor_id, values
-    else:
-        made._edge = edges
+    number = next(session.ids)
+    made = plain_result(session, entry, number, edges, values)
     if entry.number:
-        buffer.append((entry.words(entry.number, *values, tensor_id), entry, True))
+        buffer = session.buffer
+        buffer.append((entry.words(entry.number, *values, number), entry, entry.call_kind))
+        if len(buffer) >= session.check_at:
+            session.flush_if_full()
     else:
-        session.post_op(entry, [*values, tensor_id])
-    if len(buffer) >= session.check_at:
-        session.flush_if_full()
+        session.post_op(entry, [*values, number])
     return made if result is None else pack_results(op, (made,), result)
 
 

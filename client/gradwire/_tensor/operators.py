@@ -12,6 +12,7 @@ from gradwire._proxy.memo import Spec
 from gradwire._tensor.call import _call
 from gradwire._tensor.known_values.compared import note_comparison
 from gradwire._tensor.known_values.items import note_sum
+from gradwire._tensor.repeats import repeated
 
 _NUMBERS = (int, float, bool, complex)
 _OPERANDS = (Handle, *_NUMBERS, np.number, np.bool_)
@@ -30,12 +31,18 @@ class Operators:
     __array_priority__ = 1000
 
     def __add__(self, other: Any) -> Any:
+        made = repeated("add", self, other)
+        if made is not None:
+            return made
         made = _call("add", (self, other)) if _taken(other) else NotImplemented
         if type(other) is int and getattr(self, "_known", None) is not None:
             note_sum(self, other, made)
         return made
 
     def __radd__(self, other: Any) -> Any:
+        made = repeated("add", self, other)
+        if made is not None:
+            return made
         made = _call("add", (self, other)) if _taken(other) else NotImplemented
         if type(other) is int and getattr(self, "_known", None) is not None:
             note_sum(self, other, made)
@@ -45,27 +52,42 @@ class Operators:
         return _call("add_", (self, other)) if _taken(other) else NotImplemented
 
     def __sub__(self, other: Any) -> Any:
+        made = repeated("sub", self, other)
+        if made is not None:
+            return made
         made = _call("sub", (self, other)) if _taken(other) else NotImplemented
         if type(other) is int and getattr(self, "_known", None) is not None:
             note_sum(self, -other, made)
         return made
 
     def __rsub__(self, other: Any) -> Any:
+        made = repeated("rsub", self, other)
+        if made is not None:
+            return made
         return _call("rsub", (self, other)) if _taken(other) else NotImplemented
 
     def __isub__(self, other: Any) -> Any:
         return _call("sub_", (self, other)) if _taken(other) else NotImplemented
 
     def __mul__(self, other: Any) -> Any:
+        made = repeated("mul", self, other)
+        if made is not None:
+            return made
         return _call("mul", (self, other)) if _taken(other) else NotImplemented
 
     def __rmul__(self, other: Any) -> Any:
+        made = repeated("mul", self, other)
+        if made is not None:
+            return made
         return _call("mul", (self, other)) if _taken(other) else NotImplemented
 
     def __imul__(self, other: Any) -> Any:
         return _call("mul_", (self, other)) if _taken(other) else NotImplemented
 
     def __truediv__(self, other: Any) -> Any:
+        made = repeated("div", self, other)
+        if made is not None:
+            return made
         return _call("div", (self, other)) if _taken(other) else NotImplemented
 
     def __rtruediv__(self, other: Any) -> Any:
@@ -95,6 +117,9 @@ class Operators:
         return _call("remainder_", (self, other)) if _taken(other) else NotImplemented
 
     def __pow__(self, other: Any) -> Any:
+        made = repeated("pow", self, other)
+        if made is not None:
+            return made
         return _call("pow", (self, other)) if _taken(other) else NotImplemented
 
     def __rpow__(self, other: Any) -> Any:
@@ -104,6 +129,9 @@ class Operators:
         return _call("pow_", (self, other)) if _taken(other) else NotImplemented
 
     def __matmul__(self, other: Any) -> Any:
+        made = repeated("matmul", self, other)
+        if made is not None:
+            return made
         return _call("matmul", (self, other)) if isinstance(other, Handle) else NotImplemented
 
     def __rmatmul__(self, other: Any) -> Any:

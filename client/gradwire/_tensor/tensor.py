@@ -55,6 +55,7 @@ from gradwire._tensor.known_values.items import note_item, note_items
 from gradwire._tensor.operators import Operators
 from gradwire._tensor.ops import TensorMethods
 from gradwire._tensor.storages import Address, TypedStorage, UntypedStorage, data_address, memory_of
+from gradwire._tensor.undeletable import undeletable
 from gradwire._tensor.warnings import warn, warn_once
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2, types_pb2
 
@@ -63,12 +64,6 @@ _T = TypeVar("_T", bound="Tensor")
 # Items that iteration makes at a time; the server limits the results of one op.
 _MOST_ITEMS = 1 << 16
 
-_UNDELETABLE = {
-    "data": "Deleting tensor data is not allowed. Delete tensor instead!",
-    "requires_grad": "requires_grad must be a bool",
-    "_grad_fn": "Deletion of _grad_fn not allowed. Detach tensor instead!",
-    "_backward_hooks": "Deletion of _backwards_hooks not allowed!",
-}
 _NON_LEAF_GRAD = (
     "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its .grad attribute won't be "
     "populated by backward(). If you want the gradient of a non-leaf Tensor, call .retain_grad() on it before "
@@ -91,13 +86,16 @@ _scalar_warned = False
 _FLAG_OF_NON_LEAF = "you can only change requires_grad flags of leaf variables."
 _DETACH_HINT = " To use a computed tensor where no gradient is wanted, take a detached one: var_no_grad = var.detach()."
 # Attributes that only some tensors have.
-_UNLISTED = ("_changes_seen", "_item_values", "_known", "_received")
+_UNLISTED = ("_backward_hooks", "_changes_seen", "_grad_fn", "_item_values", "_known", "_received")
 
 
 class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # type: ignore[misc]
     """A tensor on a server (torch.Tensor). Make one by gradwire.tensor, zeros, randn, … or as an op's result."""
 
     __slots__ = ()
+
+    _grad_fn = undeletable("_grad_fn", "Deletion of _grad_fn not allowed. Detach tensor instead!")
+    _backward_hooks = undeletable("_backward_hooks", "Deletion of _backwards_hooks not allowed!")
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
         """Make a tensor of the default dtype: Tensor([1, 2]) of values, Tensor(2, 3) of sizes."""
@@ -346,6 +344,10 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
             raise refuse(_FLAG_OF_NON_LEAF + ("" if flag else _DETACH_HINT), errors_pb2.REASON_REQUIRES_GRAD)
         self._set_requires_grad(bool(flag), "only Tensors of floating point and complex dtype can require gradients")
 
+    @requires_grad.deleter
+    def requires_grad(self) -> None:
+        raise refuse("requires_grad must be a bool")
+
     def requires_grad_(self: _T, requires_grad: bool = True) -> _T:
         """Set requires_grad of a leaf and return this tensor.
 
@@ -553,6 +555,10 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
         self._session.shares_memory = True
         expect_other_gradient(self)
 
+    @data.deleter
+    def data(self) -> None:
+        raise refuse("Deleting tensor data is not allowed. Delete tensor instead!")
+
     def _as_subclass(self: Tensor, cls: type[_T]) -> _T:
         """Change this proxy's class to a subclass. The proxy is not copied, so it must have no other holders."""
         self.__class__ = cls
@@ -705,12 +711,6 @@ class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, Tensor
     def __delitem__(self, key: Any) -> None:
         """Refuse it, as PyTorch does."""
         raise TypeError("Tensor does not support deleting items")
-
-    def __delattr__(self, name: str) -> None:
-        """Delete an attribute of the program's. Raises RuntimeError for those that describe the tensor."""
-        if name in _UNDELETABLE:
-            raise refuse(_UNDELETABLE[name])
-        super().__delattr__(name)
 
     # Text.
 

@@ -63,10 +63,11 @@ class TimingsReceiver(Protocol):
 class InFlightBatch:
     """An in-flight batch: first seq, one record per command, request bytes, credit size, receivers of its timings.
 
-    step_length: the commands of its last training step, as `StepEnds` counts them.
+    step_length: the commands of its last training step, as `StepEnds` counts them. waiters: the places of the records
+    whose issuers wait.
     """
 
-    __slots__ = ("first", "records", "request", "size", "step_length", "timed")
+    __slots__ = ("first", "records", "request", "size", "step_length", "timed", "waiters")
 
     def __init__(
         self,
@@ -76,6 +77,7 @@ class InFlightBatch:
         size: int,
         timed: tuple[TimingsReceiver, ...] = (),
         step_length: int = 0,
+        waiters: Sequence[int] = (),
     ) -> None:
         self.first = first
         self.records = records
@@ -83,6 +85,7 @@ class InFlightBatch:
         self.size = size
         self.timed = timed
         self.step_length = step_length
+        self.waiters = waiters
 
     @property
     def last(self) -> int:

@@ -79,6 +79,7 @@ _NO_VALUES = (
 
 
 _set_storage: Any = vars(Handle)["_storage"].__set__
+_delete_data: Any = vars(Tensor)["data"].__delete__
 
 
 def _of_data(name: str) -> Any:
@@ -132,6 +133,10 @@ class UninitializedTensorMixin(Tensor):
             self.data = value
         finally:
             self.__class__ = kind
+
+    @data.deleter
+    def data(self) -> None:
+        _delete_data(self)
 
     cpu, cuda, to = _of_data("cpu"), _of_data("cuda"), _of_data("to")
     half, float, double = _of_data("half"), _of_data("float"), _of_data("double")
