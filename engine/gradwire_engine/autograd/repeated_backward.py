@@ -103,6 +103,8 @@ class PassMemo:
             self._add(found[0], len(nodes), made)
         else:
             made = self._by_ops(found[0], nodes, root, context)
+            if not made.by_ops:
+                return None  # that was stopped, and is tried again
         return made if made.has_values(nodes) else None
 
     def _note(self, key: _Key, nodes: list[Any], root: Tensor, seen: int, context: Context, retain: bool) -> Ran:

@@ -19,6 +19,7 @@ import numpy as np
 from gradwire_engine.autograd.backward_pass import NEVER
 from gradwire_engine.autograd.buffer_reuse import own
 from gradwire_engine.autograd.kept_results import Keeping, KeptResults
+from gradwire_engine.autograd.listed_sequences import Forward, ListedSequence, Registers, divided
 from gradwire_engine.autograd.noted_pass import Step, is_computed, is_plain, pauses, same_bits
 from gradwire_engine.core.context import Context, Interrupt
 from gradwire_engine.graph.tensor import Storage, Tensor
@@ -86,11 +87,16 @@ class Ran:
 Running: TypeAlias = "Generator[None, None, Ran | None]"
 
 
+#: Forwards that follow one another, and what computes them by machine code, if anything does.
+_Parts: TypeAlias = "tuple[list[ListedPart], ListedSequence | None]"
+_PassedParts: TypeAlias = "tuple[list[_Passed], ListedSequence | None]"
+
+
 class _Lists(NamedTuple):
     """The forwards of a step, by what stays after it. keeping: what makes its tensors; None if nothing stays."""
 
-    calls: list[tuple[Context, list[ListedPart]]]
-    passed: list[_Passed]
+    calls: list[tuple[Context, _Parts]]
+    passed: list[_PassedParts]
     keeping: Keeping | None
 
 
@@ -105,8 +111,8 @@ class RepeatedStep:
     """
 
     __slots__ = (
-        "_calls", "_described", "_items", "_keeping", "_leaves", "_listed", "_needed", "_numbers", "_pass",
-        "_registers", "cleared", "expected", "given", "loss", "nodes", "operations", "results", "room", "written",
+        "_described", "_items", "_keeping", "_leaves", "_listed", "_needed", "_numbers", "_plain", "_registers",
+        "cleared", "expected", "given", "loss", "nodes", "operations", "results", "room", "written",
     )  # fmt: skip
 
     def __init__(self, numbers: Sequence[int]) -> None:
@@ -121,8 +127,7 @@ class RepeatedStep:
         self.expected: dict[int, Any] = {}
         self._registers: list[Any] = []
         self._numbers = numbers
-        self._calls: list[tuple[Context, list[ListedPart]]] = []
-        self._pass: list[_Passed] = []
+        self._plain = _Lists([], [], None)  # the lists if nothing stays
         self._leaves: Sequence[tuple[int, int]] = ()
         self._items: Sequence[Item] = ()
         #: Lists by the results that stay; None where they may not. What these are made of.
@@ -142,13 +147,13 @@ class RepeatedStep:
     ) -> None:
         """Set what the step computes.
 
-        listed: all forwards. described: shape, strides and dtype of the calls' results, by register. registers: the
+        listed: all forwards. described: shape, strides and dtype of all arrays, by register. registers: the
         constants at their places. leaves: place and register of gradients. items: the commands after the backward.
         needed: registers that stay.
         """
         self._listed, self._described, self._registers = listed, described, registers
         self._leaves, self._items, self._needed = leaves, items, needed
-        self._calls, self._pass, _ = self._listed_for(())
+        self._plain = self._listed_for(())
 
     def confirm(self, tensors: Sequence[Tensor | None]) -> bool:
         """Whether the commands changed tensors as the joining had computed. tensors: those of all places."""
@@ -237,7 +242,7 @@ class RepeatedStep:
     def _lists(self, kept: tuple[int, ...]) -> _Lists | None:
         """The lists for what stays; None if it may not."""
         if not kept:
-            return _Lists(self._calls, self._pass, None)
+            return self._plain
         if kept not in self._keeping:
             if len(self._keeping) >= _MOST_KEPT:
                 self._keeping.clear()
@@ -248,33 +253,50 @@ class RepeatedStep:
 
     def _listed_for(self, kept: Collection[int]) -> _Lists:
         """The forwards before what follows the backward. kept: registers that stay until its end."""
+        listed = [each for each in self._listed if each.item < 0]
+        ended = _unneeded(self._listed, self._needed.union(kept))
+        forwards = [
+            Forward(each.forward, each.places, each.out, gone)
+            for each, gone in zip(self._listed, ended, strict=True)
+            if each.item < 0
+        ]
         made = _Lists([], [], None)
-        for listed, ended in zip(self._listed, _unneeded(self._listed, self._needed.union(kept)), strict=True):
-            context, forward, places, out, item = listed
+        known = Registers(self._described, self._numbers, self._registers)
+        for begin, end, sequence in divided(forwards, [each.context for each in listed], known):
+            context, span = listed[begin].context, forwards[begin:end]
             if context is None:
-                made.passed.append(((forward, places, out), ended))
-            elif item < 0:
-                if not made.calls or made.calls[-1][0] is not context:
-                    made.calls.append((context, []))
-                made.calls[-1][1].append((forward, places, out, ended, self._described[out]))
+                made.passed.append(([((each.compute, each.places, each.out), each.ended) for each in span], sequence))
+            else:
+                parts = [(*each, self._described[each.out]) for each in span]
+                made.calls.append((context, (parts, sequence)))
         return made
 
     def _differentiate(
         self, lists: _Lists, registers: list[Any], context: Context, enter: _Enter
     ) -> Generator[None, None, dict[int, Tensor]]:
         """The leaves' gradients by place. Raises Unusual, Stopped, EngineError, and what the forwards raise."""
-        interrupt = context.interrupt or NEVER
-        for where, parts in lists.calls:
+        interrupt, loops = context.interrupt or NEVER, context.loops
+        for where, (parts, sequence) in lists.calls:
             enter(where)
+            if sequence is not None and sequence.run(registers, loops):
+                if monotonic() >= interrupt.at and pauses(interrupt):
+                    yield
+                continue
             waiting = iter(parts)
             while not _is_computed(waiting, registers, interrupt):
                 yield
                 enter(where)
         enter(context)
-        passed = iter(lists.passed)
-        while not is_computed(passed, registers, interrupt):
-            yield
-            enter(context)
+        for passed, sequence in lists.passed:
+            if sequence is not None and sequence.run(registers, loops):
+                if monotonic() >= interrupt.at and pauses(interrupt):
+                    yield
+                    enter(context)
+                continue
+            rest = iter(passed)
+            while not is_computed(rest, registers, interrupt):
+                yield
+                enter(context)
         found = [(place, registers[register]) for place, register in self._leaves]
         if not all(gradient.shape == registers[place].shape for place, gradient in found):
             raise Unusual

@@ -318,7 +318,14 @@ class _Join:
         self.made.results = KeptResults(self._symbols, self._freed(symbols, nodes))
         self.made.results.check(values, tensors)
         self.made.expected = {place: values[place] for place in self.made.written}
-        return self._finished(symbols, {out: (each.shape, each.strides, each.dtype) for out, each in results.items()})
+        return self._finished(symbols, self._layouts(values, results))
+
+    def _layouts(self, values: Sequence[Any], results: Mapping[int, Any]) -> dict[int, Any]:
+        """Shape, strides and dtype of all arrays of a run. NumPy's numbers in the pass are none."""
+        found = {place: (each.shape, each.strides, each.dtype) for place, each in self._given.items()}
+        passed = {each.out: values[each.out] for each in self._listed if each.context is None}
+        arrays = {out: each for out, each in passed.items() if type(each) is np.ndarray and each.ndim}
+        return found | {out: (each.shape, each.strides, each.dtype) for out, each in (arrays | dict(results)).items()}
 
     def _freed(self, symbols: Sequence[Any], nodes: Sequence[Any]) -> dict[Symbol, Any]:
         """What the nodes that backward visits still have after it."""

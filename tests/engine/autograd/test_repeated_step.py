@@ -175,9 +175,8 @@ def test_what_is_unusual_is_left_to_calls_and_backward(steps: Steps, step: Repea
 
 
 def test_a_forward_that_raises_changes_nothing(steps: Steps, step: RepeatedStep) -> None:
-    for name in ("_calls", "_pass"):
-        held = getattr(step, name)
-        where = held[0][1] if name == "_calls" else held
+    lists: list[list[Any]] = [step._plain.calls[-1][1][0], step._plain.passed[-1][0]]
+    for where in lists:
         entry = where[-1]
 
         def fail(*args: Any) -> Any:
@@ -193,7 +192,7 @@ def test_a_forward_that_raises_changes_nothing(steps: Steps, step: RepeatedStep)
 
 
 def test_a_result_of_another_layout_is_refused(steps: Steps, step: RepeatedStep) -> None:
-    parts = step._calls[0][1]
+    parts = step._plain.calls[0][1][0]
     forward, *rest = parts[0]
     parts[0] = (lambda *args: np.asfortranarray(forward(*args)), *rest)  # type: ignore[assignment]
     assert steps.run(step) is None
