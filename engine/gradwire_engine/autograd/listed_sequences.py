@@ -13,6 +13,8 @@ from array import array as packed
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from math import prod
+from operator import itemgetter
+from struct import Struct
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -182,23 +184,31 @@ class ListedSequence:
     forwards: what it computes. dtype: of all its arrays.
     """
 
-    __slots__ = ("_constants", "_ended", "_given", "_numbers", "_own", "_rows", "_size", "_words", "dtype", "forwards")
+    __slots__ = (
+        "_constants", "_ended", "_given", "_numbers", "_own", "_packed", "_rows", "_size", "_words", "dtype",
+        "forwards",
+    )  # fmt: skip
 
     def __init__(
         self, forwards: Sequence[Forward], operations: Sequence[_Operation], known: Registers, shared: Collection[int]
     ) -> None:
         """shared: registers of arrays that may show memory of one that is larger."""
         self.forwards, self.dtype = forwards, operations[0].dtype
-        self._ended = tuple({register for each in forwards for register in each.ended})
-        writing = _Writing(operations, known, shared, set(self._ended))
+        ended = {register for each in forwards for register in each.ended}
+        writing = _Writing(operations, known, shared, ended)
+        self._ended = tuple(ended - writing.within)
         layouts = known.layouts
         self._words, self._size = packed("q", writing.words), writing.size
         self._given = [(register, *layouts[register][:2]) for register in writing.given]
         self._own = [(register, layouts[register][0]) for register in writing.own]
         self._rows = [(register, at, *layouts[register][:2]) for register, at in writing.rows]
-        self._numbers = [register for register in writing.numbers if register in known.numbers]
-        fixed = [known.values[register] for register in writing.numbers if register not in known.numbers]
-        self._constants = packed("d", map(float, fixed))
+        varying = [register for register in writing.numbers if register in known.numbers]
+        self._numbers = (
+            itemgetter(*varying, *varying[:1]) if varying else None
+        )  # of one register, too, it makes a tuple
+        fixed = [float(known.values[register]) for register in writing.numbers if register not in known.numbers]
+        self._constants = (*fixed, 0.0)  # so that there is one
+        self._packed = Struct(f"={len(varying) + len(self._constants)}d").pack
 
     def run(self, registers: list[Any], loops: Loops | None) -> bool:
         """Compute the forwards; False, with nothing changed, if they must run."""
@@ -207,11 +217,11 @@ class ListedSequence:
             return False
         dtype = self.dtype
         memory = np.empty(self._size, dtype)
-        at = registers.__getitem__
-        numbers = np.array(packed("d", map(at, self._numbers)) + self._constants, dtype)
+        varying = self._numbers(registers)[:-1] if self._numbers is not None else ()
+        numbers = np.frombuffer(self._packed(*varying, *self._constants)).astype(dtype)
         bases = packed("q", (address(memory), address(numbers)))
         for register, shape, strides in self._given:
-            given = at(register)
+            given = registers[register]
             if type(given) is not np.ndarray or given.dtype is not dtype:
                 return False
             if given.shape != shape or given.strides != strides:
@@ -258,9 +268,9 @@ def _loaded(loops: Loops | None, dtype: Any) -> Loop | None:
 class _Writing:
     """Writes operations down.
 
-    words: of all operations. size: elements of memory that a run takes. given: registers of arrays that come from
-    before. numbers: registers of numbers, those that vary first. rows: registers of results within that memory, and the
-    bytes where they begin; own: of results with memory of their own.
+    words: of all operations. size: elements of memory that a run takes. within: registers of results that are no
+    arrays. given: of arrays that come from before. numbers: of numbers, those that vary first. rows: of results within
+    that memory, and the bytes where they begin. own: of results with memory of their own.
     """
 
     def __init__(
@@ -268,7 +278,7 @@ class _Writing:
     ) -> None:
         outs = [each.out for each in operations]
         self._item, self._layouts = int(operations[0].dtype.itemsize), known.layouts
-        self._within = {out for out in outs if out in ended}  # results that are no arrays
+        self.within = {out for out in outs if out in ended}
         self.own = [out for out in outs if out not in ended and out not in shared]
         used = dict.fromkeys(register for each in operations for register, _ in each.operands)
         self.given = [register for register in used if register in known.layouts and register not in {*outs}]
@@ -289,7 +299,7 @@ class _Writing:
     def _write(self, operation: _Operation, ended: Collection[int]) -> None:
         """Write an operation. ended: operands that no later one has, so that the result may take their memory."""
         places = [self._places[register] for register, _ in operation.operands]
-        for register in self._within.intersection(ended):
+        for register in self.within.intersection(ended):
             self._free.setdefault(prod(self._layouts[register][0]), []).append(self._places[register][1])
         if operation.out not in self._places:
             self._places[operation.out] = _MEMORY, self._begin_of(operation)
@@ -302,10 +312,10 @@ class _Writing:
     def _begin_of(self, operation: _Operation) -> int:
         """Where a result has its place in the memory."""
         free = self._free.get(operation.size)
-        if free and operation.out in self._within:
+        if free and operation.out in self.within:
             return free.pop()
         begin = self.size * self._item
         self.size += operation.size
-        if operation.out not in self._within:
+        if operation.out not in self.within:
             self.rows.append((operation.out, begin))
         return begin

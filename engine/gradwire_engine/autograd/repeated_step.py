@@ -115,7 +115,7 @@ class RepeatedStep:
         "cleared", "expected", "given", "loss", "nodes", "operations", "results", "room", "written",
     )  # fmt: skip
 
-    def __init__(self, numbers: Sequence[int]) -> None:
+    def __init__(self, numbers: range) -> None:
         """numbers: the registers of those that may vary."""
         self.given: list[tuple[int, Operand | None, bool]] = []
         self.cleared: frozenset[int] = frozenset()
@@ -188,7 +188,7 @@ class RepeatedStep:
             return None
         if (account.limit and account.bytes + self.room > account.limit) or self.operations > account.operations:
             return None
-        if len({*map(id, tensors)}) < len(tensors):
+        if len({*map(id, tensors)}) < len(tensors) or len(numbers) != len(self._numbers):
             return None
         registers = self._registers.copy()
         held: dict[int, Tensor] = {}
@@ -201,8 +201,7 @@ class RepeatedStep:
             held[place] = tensor
         if self.written and self._shares_storage(tensors):
             return None
-        for register, number in zip(self._numbers, numbers, strict=True):
-            registers[register] = number
+        registers[self._numbers.start : self._numbers.stop] = numbers
         made: dict[int, Tensor] = {}
         try:
             gradients = yield from self._differentiate(lists, registers, context, enter)

@@ -127,3 +127,17 @@ def test_results_that_stay_have_memory_of_their_own(seed: int, pair_of: Any, seq
         grads = [pair.joining.session.store[leaf].grad for leaf in pair.program.updated]
         assert all(each is None or each.array.flags.owndata for each in grads)
         pair.step([command(op("mul_", Id(1), 1.0)), command(c.ReleaseRequest(tensors=[kept]), quiet=True)])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_many_results_may_stay(seed: int, pair_of: Any) -> None:
+    pair = pair_of(seed)
+    pair.warm()
+    for few in (3, 2, 1):
+        commands = pair.commands()
+        made = list(commands[-1].release.tensors)
+        released = [each for place, each in enumerate(made) if few > 1 and not place % few]
+        before = sum(pair.ran)
+        pair.step([*commands[:-1], command(c.ReleaseRequest(tensors=released), quiet=True)])
+        assert sum(pair.ran) == before + 1
+        pair.step([command(c.ReleaseRequest(tensors=made), quiet=True)])
