@@ -50,6 +50,7 @@ def plain_sum(xp: Any, one: Any, other: Any) -> Any:
 
 _KNOWN[plain_sum] = "add", ()
 _DTYPES = dtypes.float32, dtypes.float64
+_NUMBER = float, None  # stands for any float
 
 
 class Registers(NamedTuple):
@@ -82,28 +83,41 @@ class _Operation(NamedTuple):
     dtype: Any
 
 
-def divided(
-    forwards: Sequence[Forward], contexts: Sequence[Any], known: Registers
-) -> list[tuple[int, int, ListedSequence | None]]:
-    """Divide a list into spans, from one place to before another: those with a sequence, and others.
+class Sequences:
+    """Finds the sequences of a list, also for other results that stay."""
 
-    contexts: in which each forward computes; a span has one.
-    """
-    found: list[tuple[int, int, ListedSequence | None]] = []
-    read = [_read(each, known) for each in forwards]
-    shared = _shared(forwards)
-    at = 0
-    for (context, _), group in groupby(zip(map(id, contexts), _kinds(read), strict=True)):
-        end = at + len(list(group))
-        operations = [each for each in read[at:end] if each is not None]
-        if len(operations) == end - at >= _FEWEST:
-            found.append((at, end, ListedSequence(forwards[at:end], operations, known, shared)))
-        elif found and found[-1][2] is None and id(contexts[at - 1]) == context:
-            found[-1] = found[-1][0], end, None
-        else:
-            found.append((at, end, None))
-        at = end
-    return found
+    __slots__ = ("_contexts", "_known", "_read")
+
+    def __init__(
+        self,
+        forwards: Sequence[tuple[Callable[..., Any], Sequence[int], int]],
+        contexts: Sequence[Any],
+        known: Registers,
+    ) -> None:
+        """forwards: each with the registers of its arguments and of its result. contexts: in which each computes."""
+        self._known, self._contexts = known, [id(each) for each in contexts]
+        read = _Reading(known).operation
+        self._read = [read(*each) for each in forwards]
+
+    def divided(self, forwards: Sequence[Forward]) -> list[tuple[int, int, ListedSequence | None]]:
+        """Divide the list into spans, from one place to before another: those with a sequence, and others.
+
+        A span has one context.
+        """
+        found: list[tuple[int, int, ListedSequence | None]] = []
+        shared = _shared(forwards)
+        at = 0
+        for (context, _), group in groupby(zip(self._contexts, _kinds(self._read), strict=True)):
+            end = at + len(list(group))
+            operations = [each for each in self._read[at:end] if each is not None]
+            if len(operations) == end - at >= _FEWEST:
+                found.append((at, end, ListedSequence(forwards[at:end], operations, self._known, shared)))
+            elif found and found[-1][2] is None and self._contexts[at - 1] == context:
+                found[-1] = found[-1][0], end, None
+            else:
+                found.append((at, end, None))
+            at = end
+        return found
 
 
 def _kinds(read: Iterable[_Operation | None]) -> Iterator[tuple[Any, int]]:
@@ -125,41 +139,63 @@ def _shared(forwards: Sequence[Forward]) -> set[int]:
     return ended - seen
 
 
-def _read(forward: Forward, known: Registers) -> _Operation | None:
-    """A forward as an operation of the loop; None if the loop does not compute it."""
-    name, constants = _KNOWN.get(forward.compute, ("", ()))
-    layout = known.layouts.get(forward.out)
+class _Reading:
+    """Reads forwards. What it finds of one holds for all of the same layouts, of which a list has few."""
+
+    def __init__(self, known: Registers) -> None:
+        self._known = known
+        self._kinds: dict[Any, tuple[str, tuple[bool, ...], int, Any] | None] = {}
+
+    def operation(self, forward: Callable[..., Any], places: Sequence[int], out: int) -> _Operation | None:
+        """A forward as an operation of the loop; None if the loop does not compute it."""
+        if forward not in _KNOWN:
+            return None
+        layout = self._known.layouts.get(out)
+        operands = tuple([self._told(place) for place in places])
+        key = forward, layout, operands
+        if key not in self._kinds:
+            self._kinds[key] = None if layout is None else _kind(forward, layout, operands)
+        kind = self._kinds[key]
+        if kind is None:
+            return None
+        name, are_elements, size, dtype = kind
+        return _Operation(name, tuple(zip(places, are_elements, strict=False)), out, size, dtype)
+
+    def _told(self, register: int) -> Any:
+        """All of an operand that matters: an array's layout, or the type and value of a constant."""
+        layout = self._known.layouts.get(register)
+        if layout is not None:
+            return layout
+        if register in self._known.numbers:
+            return _NUMBER
+        value = self._known.values[register]
+        return (type(value), value) if type(value) in (float, int, type(None)) else None
+
+
+def _kind(
+    forward: Callable[..., Any], layout: Layout, operands: Sequence[Any]
+) -> tuple[str, tuple[bool, ...], int, Any] | None:
+    """Name, which operands are one element, size and dtype of a forward's operation; None if there is none."""
+    name, constants = _KNOWN[forward]
     count = 1 if name in UNARY else 2
-    operands, rest = forward.places[:count], forward.places[count:]
-    if not name or layout is None or len(rest) != len(constants):
-        return None
     shape, strides, dtype = layout
     size = prod(shape)
     if dtype not in _DTYPES or not 0 < size < LEAST or strides != _row_major(shape, dtype):
         return None
-    if not all(_is_constant(*pair, known) for pair in zip(rest, constants, strict=True)):
+    if list(operands[count:]) != [(type(each), each) for each in constants]:
         return None
-    kinds = [_is_element(each, size, dtype, known) for each in operands]
+    kinds = [_is_element(each, size, dtype) for each in operands[:count]]
     if None in kinds or all(kinds):
         return None
-    return _Operation(name, tuple(zip(operands, kinds, strict=True)), forward.out, size, dtype)  # type: ignore[arg-type]
+    return name, tuple(map(bool, kinds)), size, dtype
 
 
-def _is_constant(register: int, constant: Any, known: Registers) -> bool:
-    if register in known.layouts or register in known.numbers:
-        return False
-    value = known.values[register]
-    return type(value) is type(constant) and value == constant
-
-
-def _is_element(register: int, size: int, dtype: Any, known: Registers) -> bool | None:
+def _is_element(told: Any, size: int, dtype: Any) -> bool | None:
     """Whether an operand is one element instead of as many as the result has; None if it is neither."""
-    layout = known.layouts.get(register)
-    if layout is None:
-        value = known.values[register]
-        exact = type(value) is float or (type(value) is int and -_EXACT < value < _EXACT)
-        return True if register in known.numbers or exact else None
-    shape, strides, its = layout
+    if told is None or len(told) == 2:
+        is_exact = told is not None and told[0] is int and -_EXACT < told[1] < _EXACT
+        return True if is_exact or told == _NUMBER or (told is not None and told[0] is float) else None
+    shape, strides, its = told
     if its is not dtype:
         return None
     steps = zip(shape, strides, _row_major(shape, dtype), strict=True)
@@ -276,12 +312,13 @@ class _Writing:
     def __init__(
         self, operations: Sequence[_Operation], known: Registers, shared: Collection[int], ended: Collection[int]
     ) -> None:
-        outs = [each.out for each in operations]
-        self._item, self._layouts = int(operations[0].dtype.itemsize), known.layouts
+        outs = dict.fromkeys(each.out for each in operations)
+        self._item = int(operations[0].dtype.itemsize)
+        self._sizes = {each.out: each.size for each in operations}
         self.within = {out for out in outs if out in ended}
         self.own = [out for out in outs if out not in ended and out not in shared]
         used = dict.fromkeys(register for each in operations for register, _ in each.operands)
-        self.given = [register for register in used if register in known.layouts and register not in {*outs}]
+        self.given = [register for register in used if register in known.layouts and register not in outs]
         varying = [register for register in used if register in known.numbers]
         fixed = [register for register in used if register not in known.layouts and register not in known.numbers]
         self.numbers = [*varying, *fixed]
@@ -294,13 +331,14 @@ class _Writing:
         self._free: dict[int, list[int]] = {}  # where memory can be used again, by elements
         last = {register: number for number, each in enumerate(operations) for register, _ in each.operands}
         for number, each in enumerate(operations):
-            self._write(each, {register for register, _ in each.operands if last[register] == number})
+            self._write(each, [register for register, _ in each.operands if last[register] == number])
 
     def _write(self, operation: _Operation, ended: Collection[int]) -> None:
         """Write an operation. ended: operands that no later one has, so that the result may take their memory."""
         places = [self._places[register] for register, _ in operation.operands]
-        for register in self.within.intersection(ended):
-            self._free.setdefault(prod(self._layouts[register][0]), []).append(self._places[register][1])
+        for register in dict.fromkeys(ended):
+            if register in self.within:
+                self._free.setdefault(self._sizes[register], []).append(self._places[register][1])
         if operation.out not in self._places:
             self._places[operation.out] = _MEMORY, self._begin_of(operation)
         code = code_of(operation.name, *[not is_element for _, is_element in operation.operands])

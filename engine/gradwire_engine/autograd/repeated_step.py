@@ -19,7 +19,7 @@ import numpy as np
 from gradwire_engine.autograd.backward_pass import NEVER
 from gradwire_engine.autograd.buffer_reuse import own
 from gradwire_engine.autograd.kept_results import Keeping, KeptResults
-from gradwire_engine.autograd.listed_sequences import Forward, ListedSequence, Registers, divided
+from gradwire_engine.autograd.listed_sequences import Forward, ListedSequence, Registers, Sequences
 from gradwire_engine.autograd.noted_pass import Step, is_computed, is_plain, pauses, same_bits
 from gradwire_engine.core.context import Context, Interrupt
 from gradwire_engine.graph.tensor import Storage, Tensor
@@ -111,8 +111,9 @@ class RepeatedStep:
     """
 
     __slots__ = (
-        "_described", "_items", "_keeping", "_leaves", "_listed", "_needed", "_numbers", "_plain", "_registers",
-        "cleared", "expected", "given", "loss", "nodes", "operations", "results", "room", "written",
+        "_count", "_described", "_items", "_keeping", "_leaves", "_listed", "_needed", "_numbers", "_plain",
+        "_registers", "_sequences", "cleared", "expected", "given", "loss", "nodes", "operations", "results", "room",
+        "written",
     )  # fmt: skip
 
     def __init__(self, numbers: range) -> None:
@@ -127,12 +128,14 @@ class RepeatedStep:
         self.expected: dict[int, Any] = {}
         self._registers: list[Any] = []
         self._numbers = numbers
-        self._plain = _Lists([], [], None)  # the lists if nothing stays
+        self._plain: _Lists | None = None  # the lists if nothing stays, once they are needed
         self._leaves: Sequence[tuple[int, int]] = ()
         self._items: Sequence[Item] = ()
         #: Lists by the results that stay; None where they may not. What these are made of.
         self._keeping: dict[tuple[int, ...], _Lists | None] = {}
         self._listed: Sequence[Listed] = ()
+        self._count = 0  # of the forwards that come before what follows the backward
+        self._sequences = Sequences((), (), Registers({}, (), ()))
         self._needed: set[int] = set()
         self._described: Mapping[int, Any] = {}
 
@@ -153,7 +156,13 @@ class RepeatedStep:
         """
         self._listed, self._described, self._registers = listed, described, registers
         self._leaves, self._items, self._needed = leaves, items, needed
-        self._plain = self._listed_for(())
+        self._count = sum(each.item < 0 for each in listed)
+        before = listed[: self._count]
+        self._sequences = Sequences(
+            [(each.forward, each.places, each.out) for each in before],
+            [each.context for each in before],
+            Registers(described, self._numbers, registers),
+        )
 
     def confirm(self, tensors: Sequence[Tensor | None]) -> bool:
         """Whether the commands changed tensors as the joining had computed. tensors: those of all places."""
@@ -241,6 +250,8 @@ class RepeatedStep:
     def _lists(self, kept: tuple[int, ...]) -> _Lists | None:
         """The lists for what stays; None if it may not."""
         if not kept:
+            if self._plain is None:
+                self._plain = self._listed_for(())
             return self._plain
         if kept not in self._keeping:
             if len(self._keeping) >= _MOST_KEPT:
@@ -252,16 +263,13 @@ class RepeatedStep:
 
     def _listed_for(self, kept: Collection[int]) -> _Lists:
         """The forwards before what follows the backward. kept: registers that stay until its end."""
-        listed = [each for each in self._listed if each.item < 0]
+        listed = self._listed[: self._count]
         ended = _unneeded(self._listed, self._needed.union(kept))
         forwards = [
-            Forward(each.forward, each.places, each.out, gone)
-            for each, gone in zip(self._listed, ended, strict=True)
-            if each.item < 0
+            Forward(each.forward, each.places, each.out, gone) for each, gone in zip(listed, ended, strict=False)
         ]
         made = _Lists([], [], None)
-        known = Registers(self._described, self._numbers, self._registers)
-        for begin, end, sequence in divided(forwards, [each.context for each in listed], known):
+        for begin, end, sequence in self._sequences.divided(forwards):
             context, span = listed[begin].context, forwards[begin:end]
             if context is None:
                 made.passed.append(([((each.compute, each.places, each.out), each.ended) for each in span], sequence))

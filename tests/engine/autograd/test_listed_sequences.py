@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gradwire_engine.autograd import listed_sequences
-from gradwire_engine.autograd.listed_sequences import Forward, ListedSequence, Registers, divided, plain_sum
+from gradwire_engine.autograd.listed_sequences import Forward, ListedSequence, Registers, Sequences, plain_sum
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.core.errors import EngineError, Reason
 from gradwire_engine.ops.base.basic import add, div, mul, neg, sub
@@ -92,6 +92,11 @@ class List:
 
     def known(self) -> Registers:
         return Registers(self.layouts, self.numbers, self.registers)
+
+
+def divided(forwards: list[Forward], contexts: list[Any], known: Registers) -> list[Any]:
+    found = Sequences([(each.compute, each.places, each.out) for each in forwards], contexts, known)
+    return found.divided(forwards)
 
 
 def _exponential(xp: Any, value: Any) -> Any:

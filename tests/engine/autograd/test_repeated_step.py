@@ -175,8 +175,10 @@ def test_what_is_unusual_is_left_to_calls_and_backward(steps: Steps, step: Repea
 
 
 def test_a_forward_that_raises_changes_nothing(steps: Steps, step: RepeatedStep) -> None:
-    lists: list[list[Any]] = [step._plain.calls[-1][1][0], step._plain.passed[-1][0]]
-    for where in lists:
+    lists = step._lists(())
+    assert lists is not None
+    both: list[list[Any]] = [lists.calls[-1][1][0], lists.passed[-1][0]]
+    for where in both:
         entry = where[-1]
 
         def fail(*args: Any) -> Any:
@@ -192,7 +194,9 @@ def test_a_forward_that_raises_changes_nothing(steps: Steps, step: RepeatedStep)
 
 
 def test_a_result_of_another_layout_is_refused(steps: Steps, step: RepeatedStep) -> None:
-    parts = step._plain.calls[0][1][0]
+    lists = step._lists(())
+    assert lists is not None
+    parts = lists.calls[0][1][0]
     forward, *rest = parts[0]
     parts[0] = (lambda *args: np.asfortranarray(forward(*args)), *rest)  # type: ignore[assignment]
     assert steps.run(step) is None
