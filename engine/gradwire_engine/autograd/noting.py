@@ -66,15 +66,6 @@ class Noting:
         self._numbers = {node: number for number, node in enumerate(nodes)}
         self._pending[nodes[0]] = [self._step(lambda xp: np.ones(shape, dtype), ())]
 
-    def noted(self) -> NotedPass:
-        """The pass. Raises Unusual, Stopped where a pause is due, and what the formulas raise."""
-        try:
-            next(self.in_steps())
-        except StopIteration as done:
-            made: NotedPass = done.value
-            return made
-        raise Stopped
-
     def in_steps(self) -> Generator[None, None, NotedPass]:
         """The pass; yields in pauses. Raises Unusual, Stopped, and what the formulas raise."""
         if not may_repeat() or self.values[0].dtype.kind != "f":

@@ -7,7 +7,7 @@ the step as one list of forwards (autograd/repeated_step.py), and makes the tens
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeAlias
 
@@ -353,10 +353,10 @@ class Step:
             return False
         return runs <= _ALWAYS or 0 <= runs - self.known.repaid < _IN_A_ROW or not runs & (runs - 1)
 
-    def note(self, scope: StepScope) -> bool:
+    def note(self, scope: StepScope) -> Generator[None, None, bool]:
         """Note the step, when its calls have run and its backward has not, and no result was released.
 
-        Whether `confirm` must be called when all its commands have run.
+        Whether `confirm` must be called when all its commands have run. Yields in pauses.
         """
         known = self.known
         if scope.passes is None or not known.may_be_noted():
@@ -376,7 +376,7 @@ class Step:
         before = [each for each in calls if isinstance(each, Call)]
         cleared = [each for each in calls if isinstance(each, Cleared)]
         loss = known.pattern[sum(map(_width, self.commands.kinds[: known.calls]))]
-        known.noted = made = make(
+        known.noted = made = yield from make(
             before, following, tensors, numbers, loss, scope.passes, cleared, known.runs >= known.repaid
         )
         if made is None:
