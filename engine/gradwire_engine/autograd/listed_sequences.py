@@ -21,6 +21,7 @@ import numpy as np
 
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.errors import EngineError
+from gradwire_engine.op.repeated import computed_by
 from gradwire_engine.ops.base.basic import add, div, mul, neg, sub
 from gradwire_engine.ops.base.loops import LEAST, Loop, Loops, address
 from gradwire_engine.ops.base.sequences import NAME, UNARY, WORDS, code_of
@@ -48,7 +49,10 @@ def plain_sum(xp: Any, one: Any, other: Any) -> Any:
     return one + other
 
 
+#: What computes an array and a whole number as the forward computes the float that equals it.
+_OF_WHOLE_NUMBERS = {computed_by(each): each.forward for each in (add, sub, mul, div)}
 _KNOWN[plain_sum] = "add", ()
+_KNOWN |= {computed: _KNOWN[forward] for computed, forward in _OF_WHOLE_NUMBERS.items()}
 _DTYPES = dtypes.float32, dtypes.float64
 _NUMBER = float, None  # stands for any float
 
@@ -185,7 +189,7 @@ def _kind(
     if list(operands[count:]) != [(type(each), each) for each in constants]:
         return None
     kinds = [_is_element(each, size, dtype) for each in operands[:count]]
-    if None in kinds or all(kinds):
+    if None in kinds or all(kinds) or (kinds[0] and forward in _OF_WHOLE_NUMBERS):
         return None
     return name, tuple(map(bool, kinds)), size, dtype
 

@@ -12,6 +12,7 @@ from gradwire_engine.autograd import listed_sequences
 from gradwire_engine.autograd.listed_sequences import Forward, ListedSequence, Registers, Sequences, plain_sum
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.core.errors import EngineError, Reason
+from gradwire_engine.op.repeated import computed_by
 from gradwire_engine.ops.base.basic import add, div, mul, neg, sub
 from gradwire_engine.ops.base.sequences import NAME
 from tests.engine.compile.fusing import KERNELS, NotedLoops
@@ -75,6 +76,9 @@ class List:
             self.places.append((neg.forward, (one,), out))
         elif kind == 1:
             self.places.append((_exponential, (one,), out))
+        elif kind == 2:
+            op, constants = pick.choice([(add, (ONE,)), (sub, (ONE,)), (mul, ()), (div, (NONE,))])
+            self.places.append((computed_by(op), (one, 9, *constants), out))
         else:
             forward, constants = pick.choice(BINARY)
             pair = (one, other) if forward is plain_sum or pick.random() < 0.7 else (other, one)
@@ -240,3 +244,23 @@ def test_results_that_differ_are_left_to_the_forwards_if_they_are_verified(
     assert not sequence.run(registers, loops)
     assert "they differ" in caplog.text
     assert registers[2:] == [None] * 10
+
+
+@pytest.mark.parametrize("number", [True, 1 << 24, 1 << 70, 1j, None])
+def test_numbers_that_are_converted_otherwise_are_left_to_the_forwards(number: Any) -> None:
+    forwards, known = chain(10)
+    registers = [None, number, *known.values[2:]]
+    spans = divided(forwards, [None] * 10, Registers(known.layouts, (), registers))
+    assert [sequence for _, _, sequence in spans] == [None]
+
+
+def test_a_whole_number_before_an_array_is_left_to_the_op() -> None:
+    forwards, known = chain(10)
+    registers = [None, 3, *known.values[2:]]
+    for swaps, expected in ((False, ListedSequence), (True, type(None))):
+        given = [
+            each._replace(compute=computed_by(mul), places=each.places[::-1] if swaps else each.places)
+            for each in forwards
+        ]
+        spans = divided(given, [None] * 10, Registers(known.layouts, (), registers))
+        assert [type(sequence) for _, _, sequence in spans] == [expected]

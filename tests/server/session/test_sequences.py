@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 
 from gradwire.v1 import commands_pb2 as c
+from gradwire.v1 import types_pb2
 from gradwire_engine.autograd.listed_sequences import ListedSequence
 from gradwire_engine.compile.eager.library import LIBRARY
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.ops.base.sequences import NAME
 from gradwire_server.session.prepared import calls, repeats, steps
 from tests.engine.compile.fusing import KERNELS
-from tests.server.harness import Id, command, op
+from tests.server.harness import Id, argument, command, op
 from tests.server.session import test_steps
 from tests.server.session.test_repeated_steps import Program, disturb
 from tests.server.session.test_steps import Pair
@@ -59,11 +60,12 @@ class Chained(Program):
         ops: dict[Any, int] = {}
 
         def call(name: str, *given: Any) -> Any:
-            told = tuple(1.0 if type(each) is float else Id(0) for each in given)
-            kind = name, *map(type, told)
+            fixed = [each if isinstance(each, types_pb2.Argument) else None for each in given]
+            told = [one or (1.0 if type(each) is float else Id(0)) for one, each in zip(fixed, given, strict=True)]
+            kind = name, *map(str, fixed), *map(type, told)
             if kind not in ops:
                 ops[kind] = self.prepare(op(name, *told, outputs=[0]))
-            plan.append((ops[kind], list(given)))
+            plan.append((ops[kind], [each for one, each in zip(fixed, given, strict=True) if one is None]))
             return "made", len(plan) - 1
 
         made: list[Any] = [1, 2, 3]
@@ -74,7 +76,7 @@ class Chained(Program):
             elif kind < 11:
                 made.append(call(pick.choice(["mul", "add", "sub"]), one, pick.choice([4, 6, *made[-3:]])))
             elif kind == 11:
-                made.append(call("neg", one))
+                made.append(call("neg", one) if pick.random() < 0.5 else call("add", one, argument(2)))
             elif kind == 12:
                 made.append(call("tanh", one))
             else:
