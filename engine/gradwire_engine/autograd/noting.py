@@ -19,6 +19,7 @@ import numpy as np
 from gradwire_engine.autograd.backward_pass import NEVER
 from gradwire_engine.autograd.headroom import needed as needed_back
 from gradwire_engine.autograd.listed_edges import edges_of
+from gradwire_engine.autograd.listed_sequences import plain_sum
 from gradwire_engine.autograd.noted_pass import NotedPass, Stopped, Unusual, described, loaded, pauses, same_bits
 from gradwire_engine.core.context import Context
 from gradwire_engine.graph.graph import AccumulateGrad, Node
@@ -29,13 +30,17 @@ from gradwire_engine.op.composite import Composite
 from gradwire_engine.op.cost import LONG
 from gradwire_engine.op.op import Op
 from gradwire_engine.op.repeated import forward_of, is_repeatable, may_repeat, record
-from gradwire_engine.ops.base.basic import fit
+from gradwire_engine.ops.base.basic import div, fit, mul
 from gradwire_engine.ops.linalg.matrix import matrix_t
 
 MOST_ROOM = 64 << 20  # bytes of all gradients of a pass, which its noting holds at once
 _LARGE = 1 << 15  # bytes of an array whose memory is given back during a pass
 #: The ops of a formula, and the source of its result.
 _Recipe: TypeAlias = "tuple[list[_Applied], tuple[str, Any]]"
+#: By op and input, the forward that is the formula if the other operand is a float, and the arguments after that.
+_BY_NUMBERS: dict[tuple[Any, int], tuple[Any, tuple[Any, ...]]] = {
+    (mul, 0): (mul.forward, ()), (mul, 1): (mul.forward, ()), (div, 0): (div.forward, (None,)),
+}  # fmt: skip
 #: What a formula of ops alone may refer to besides functions, and names by which it could tell arrays from tensors.
 _PLAIN = (Op, int, float, complex, str, tuple, type(None), BuiltinFunctionType)
 _OF_ARRAYS = frozenset(("array", "base", "data", "flags", "host", "item", "storage", "strides"))
@@ -60,15 +65,6 @@ class Noting:
         self._pending: dict[Any, list[int | None]] = {}  # registers of the gradients that arrived, by output
         self._numbers = {node: number for number, node in enumerate(nodes)}
         self._pending[nodes[0]] = [self._step(lambda xp: np.ones(shape, dtype), ())]
-
-    def noted(self) -> NotedPass:
-        """The pass. Raises Unusual, Stopped where a pause is due, and what the formulas raise."""
-        try:
-            next(self.in_steps())
-        except StopIteration as done:
-            made: NotedPass = done.value
-            return made
-        raise Stopped
 
     def in_steps(self) -> Generator[None, None, NotedPass]:
         """The pass; yields in pauses. Raises Unusual, Stopped, and what the formulas raise."""
@@ -194,7 +190,7 @@ class Noting:
             elif op.list_position >= 0 or takes_all or node.part is None or not made.by_ops:
                 self._spread(node, slot, formula, given)
             elif edge is not None and meta is not None:
-                self._add(edge, self._formula(formula, meta, given))
+                self._add(edge, self._formula(formula, meta, given, _BY_NUMBERS.get((op, slot))))
         if plan.saves_tensors:
             made.frees.append(self._numbers[node])
         if not made.by_ops:  # else a register may have several uses
@@ -272,12 +268,18 @@ class Noting:
         if before is None:
             held[index] = register
         else:
-            held[index] = self._step(_sum, (before, register))
+            held[index] = self._step(plain_sum, (before, register))
             if not self._made.by_ops:
                 self.values[before] = self.values[register] = None
 
-    def _formula(self, formula: Callable[..., Any], meta: Any, given: list[int]) -> int:
-        """The register of a formula's result, fitted to its input."""
+    def _formula(
+        self,
+        formula: Callable[..., Any],
+        meta: Any,
+        given: list[int],
+        by_number: tuple[Any, tuple[Any, ...]] | None = None,
+    ) -> int:
+        """The register of a formula's result, fitted to its input. by_number: what it computes of a number."""
         values = [self.values[register] for register in given]
         made = formula(*values)
         expected = fit(made, meta)
@@ -287,12 +289,19 @@ class Noting:
             isinstance(value, (float, np.generic)) for value in values
         )
         out = None
-        if not varies and _is_of_ops(formula):
+        if by_number is not None and made is expected and _is_of_number(by_number, values):
+            out = self._by_number(by_number[0], given, expected)
+        elif not varies and _is_of_ops(formula):
             out = self._by_ops(lambda *values: fit(formula(*values), meta), (formula, meta), given, expected)
         elif made is not expected and type(made) is np.ndarray:
             called = self._step(_with_layout(formula, made), tuple(given))
             out = self._by_ops(lambda made: fit(made, meta), (fit, meta), [called], expected)
         return self._step(lambda xp, *values: fit(formula(*values), meta), tuple(given)) if out is None else out
+
+    def _by_number(self, forward: Callable[..., Any], given: list[int], expected: Any) -> int | None:
+        """Note the forward of a product or quotient; None, with nothing noted, if it does not make what is expected."""
+        is_same = same_bits(forward(np, *[self.values[register] for register in given]), expected)
+        return self._step(forward, tuple(given)) if is_same else None
 
     def _by_ops(self, compute: Callable[..., Any], name: Any, given: list[int], expected: Any) -> int | None:
         """Note the ops of a computation; None, with nothing noted, if they do not make what is expected.
@@ -376,6 +385,12 @@ class _Applied:
     def __init__(self, op: Op, sources: tuple[tuple[str, Any], ...]) -> None:
         self.op, self.sources = op, sources
         self.forward: Callable[..., Any] | None = None
+
+
+def _is_of_number(by_number: tuple[Any, tuple[Any, ...]], values: Sequence[Any]) -> bool:
+    """Whether these are a gradient in single or double precision, a float, and the arguments after that."""
+    types = [*map(type, values[:2])]
+    return types == [np.ndarray, float] and values[0].dtype.char in "fd" and tuple(values[2:]) == by_number[1]
 
 
 def _operand(value: Any) -> Any:
@@ -468,7 +483,3 @@ def _bytes_of(value: Any) -> int:
 
 def _zeros(shape: tuple[int, ...], dtype: Any, xp: Any) -> Any:
     return xp.zeros(shape, dtype)
-
-
-def _sum(xp: Any, one: Any, other: Any) -> Any:
-    return one + other

@@ -9,11 +9,11 @@ same. Where anything is unusual, nothing has changed, and the ordinary pass runs
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from copy import copy
 from math import prod
 from time import monotonic
-from typing import Any
+from typing import Any, TypeAlias
 
 from gradwire_engine.autograd.backward_pass import NEVER, cancelled
 from gradwire_engine.autograd.noted_pass import Later, NotedPass, Ran, Stopped, begin, is_plain
@@ -31,6 +31,10 @@ _OFTEN = 32  # runs of a list until it is made again by ops, which takes as long
 _MOST_UNUSED = 8  # graphs that are noted at their first pass, though none of them came again
 _MOST_MISSED = 8  # passes in a row that a list could not run, until it is forgotten
 _Key = tuple[Any, ...]
+
+
+#: A list that is made: yields in pauses.
+Making: TypeAlias = "Generator[None, None, NotedPass]"
 
 
 class PassMemo:
@@ -68,7 +72,7 @@ class PassMemo:
             if not noted.starts_at(root):
                 return None
             if noted.runs == _OFTEN and not noted.by_ops:
-                noted = self._by_ops(key, nodes, root, context)
+                noted = _at_once(self._by_ops(key, nodes, root, context))
             if noted.of_ops and not noted.has_values(nodes):
                 if noted.before is None:
                     return None
@@ -86,11 +90,11 @@ class PassMemo:
 
     def noted(
         self, by_parts: _Key, nodes: list[Any], root: Tensor, context: Context, make: bool = True
-    ) -> NotedPass | None:
+    ) -> Generator[None, None, NotedPass | None]:
         """The list of a graph, made of ops. None without one that holds for what the nodes have saved.
 
-        by_parts: what `graph` gives. make: whether to make it now if none is known, which takes as long as five passes.
-        Raises what formulas raise.
+        A generator that yields in pauses. by_parts: what `graph` gives. make: whether to make the list now if none is
+        known, which takes as long as five passes. Raises what formulas raise.
         """
         found = _graph(nodes[0], self._kinds.of)
         known = None if found is None else self._known.get(found[0], 0)
@@ -99,10 +103,12 @@ class PassMemo:
         if not make and not (isinstance(known, NotedPass) and known.by_ops) and _shared(by_parts, root) is None:
             return None
         if isinstance(known, int):
-            made = _made_of_ops(by_parts, nodes, root, context)
+            made = yield from _made_of_ops(by_parts, nodes, root, context)
             self._add(found[0], len(nodes), made)
         else:
-            made = self._by_ops(found[0], nodes, root, context)
+            made = yield from self._by_ops(found[0], nodes, root, context)
+            if not made.by_ops:
+                return None  # that was stopped
         return made if made.has_values(nodes) else None
 
     def _note(self, key: _Key, nodes: list[Any], root: Tensor, seen: int, context: Context, retain: bool) -> Ran:
@@ -141,8 +147,8 @@ class PassMemo:
             oldest, _ = self._known.popitem(last=False)
             self._nodes -= _count(oldest)
 
-    def _by_ops(self, key: _Key, nodes: list[Any], root: Tensor, context: Context) -> NotedPass:
-        """The list of a graph, made again by ops if that is possible."""
+    def _by_ops(self, key: _Key, nodes: list[Any], root: Tensor, context: Context) -> Making:
+        """The list of a graph, made again by ops if that is possible; yields in pauses."""
         noted = self._known[key]
         assert isinstance(noted, NotedPass)
         if noted.by_ops:
@@ -151,12 +157,13 @@ class PassMemo:
         if any(type(node) is Node and node.part is not None for node in nodes):
             found = _graph(nodes[0], _part)
             try:
-                self._known[key] = made = _made_of_ops(None if found is None else found[0], nodes, root, context)
+                made = yield from _made_of_ops(None if found is None else found[0], nodes, root, context)
             except Stopped:
                 noted.by_ops, noted.runs = False, 0
             except Exception:  # noqa: BLE001 - such as too little memory
                 return noted
             else:
+                self._known[key] = made
                 made.before = noted
                 return made
         return noted
@@ -172,13 +179,27 @@ def _shared(by_parts: _Key, root: Tensor) -> NotedPass | None:
     return _SHARED.get((by_parts, root.array.shape, root.array.dtype))
 
 
-def _made_of_ops(by_parts: _Key | None, nodes: list[Any], root: Tensor, context: Context) -> NotedPass:
-    """The list of a graph, made of ops: one of its own, of which another may have been made before."""
+def _at_once(making: Making) -> NotedPass:
+    """A list that is stopped where it would pause."""
+    try:
+        next(making)
+        making.throw(Stopped())
+    except StopIteration as done:
+        made: NotedPass = done.value
+        return made
+    raise AssertionError("what is stopped pauses again")
+
+
+def _made_of_ops(by_parts: _Key | None, nodes: list[Any], root: Tensor, context: Context) -> Making:
+    """The list of a graph, made of ops: one of its own, of which another may have been made before.
+
+    Yields in pauses.
+    """
     if any(type(node) is Node and node.part is None for node in nodes):
         by_parts = None  # it does not tell formulas of nodes without a part
     made = None if by_parts is None else _shared(by_parts, root)
     if made is None or not made.has_values(nodes):
-        made = Noting(nodes, root, context, True).noted()
+        made = yield from Noting(nodes, root, context, True).in_steps()
         held = [getattr(each, "nbytes", 0) for each in made.registers]
         if by_parts is not None and len(nodes) <= _MOST_SHARED and max(held, default=0) <= _MOST_HELD:
             _SHARED[by_parts, root.array.shape, root.array.dtype] = made

@@ -19,6 +19,7 @@ import numpy as np
 from gradwire_engine.autograd.backward_pass import NEVER
 from gradwire_engine.autograd.buffer_reuse import own
 from gradwire_engine.autograd.kept_results import Keeping, KeptResults
+from gradwire_engine.autograd.listed_sequences import Forward, ListedSequence, Registers, Sequences
 from gradwire_engine.autograd.noted_pass import Step, is_computed, is_plain, pauses, same_bits
 from gradwire_engine.core.context import Context, Interrupt
 from gradwire_engine.graph.tensor import Storage, Tensor
@@ -86,11 +87,16 @@ class Ran:
 Running: TypeAlias = "Generator[None, None, Ran | None]"
 
 
+#: Forwards that follow one another, and what computes them by machine code, if anything does.
+_Parts: TypeAlias = "tuple[list[ListedPart], ListedSequence | None]"
+_PassedParts: TypeAlias = "tuple[list[_Passed], ListedSequence | None]"
+
+
 class _Lists(NamedTuple):
     """The forwards of a step, by what stays after it. keeping: what makes its tensors; None if nothing stays."""
 
-    calls: list[tuple[Context, list[ListedPart]]]
-    passed: list[_Passed]
+    calls: list[tuple[Context, _Parts]]
+    passed: list[_PassedParts]
     keeping: Keeping | None
 
 
@@ -105,11 +111,12 @@ class RepeatedStep:
     """
 
     __slots__ = (
-        "_calls", "_described", "_items", "_keeping", "_leaves", "_listed", "_needed", "_numbers", "_pass",
-        "_registers", "cleared", "expected", "given", "loss", "nodes", "operations", "results", "room", "written",
+        "_count", "_described", "_items", "_keeping", "_leaves", "_listed", "_needed", "_numbers", "_plain",
+        "_registers", "_sequences", "cleared", "expected", "given", "loss", "nodes", "operations", "results", "room",
+        "written",
     )  # fmt: skip
 
-    def __init__(self, numbers: Sequence[int]) -> None:
+    def __init__(self, numbers: range) -> None:
         """numbers: the registers of those that may vary."""
         self.given: list[tuple[int, Operand | None, bool]] = []
         self.cleared: frozenset[int] = frozenset()
@@ -121,13 +128,14 @@ class RepeatedStep:
         self.expected: dict[int, Any] = {}
         self._registers: list[Any] = []
         self._numbers = numbers
-        self._calls: list[tuple[Context, list[ListedPart]]] = []
-        self._pass: list[_Passed] = []
+        self._plain: _Lists | None = None  # the lists if nothing stays, once they are needed
         self._leaves: Sequence[tuple[int, int]] = ()
         self._items: Sequence[Item] = ()
         #: Lists by the results that stay; None where they may not. What these are made of.
         self._keeping: dict[tuple[int, ...], _Lists | None] = {}
         self._listed: Sequence[Listed] = ()
+        self._count = 0  # of the forwards that come before what follows the backward
+        self._sequences = Sequences((), (), Registers({}, (), ()))
         self._needed: set[int] = set()
         self._described: Mapping[int, Any] = {}
 
@@ -142,13 +150,19 @@ class RepeatedStep:
     ) -> None:
         """Set what the step computes.
 
-        listed: all forwards. described: shape, strides and dtype of the calls' results, by register. registers: the
+        listed: all forwards. described: shape, strides and dtype of all arrays, by register. registers: the
         constants at their places. leaves: place and register of gradients. items: the commands after the backward.
         needed: registers that stay.
         """
         self._listed, self._described, self._registers = listed, described, registers
         self._leaves, self._items, self._needed = leaves, items, needed
-        self._calls, self._pass, _ = self._listed_for(())
+        self._count = sum(each.item < 0 for each in listed)
+        before = listed[: self._count]
+        self._sequences = Sequences(
+            [(each.forward, each.places, each.out) for each in before],
+            [each.context for each in before],
+            Registers(described, self._numbers, registers),
+        )
 
     def confirm(self, tensors: Sequence[Tensor | None]) -> bool:
         """Whether the commands changed tensors as the joining had computed. tensors: those of all places."""
@@ -183,7 +197,7 @@ class RepeatedStep:
             return None
         if (account.limit and account.bytes + self.room > account.limit) or self.operations > account.operations:
             return None
-        if len({*map(id, tensors)}) < len(tensors):
+        if len({*map(id, tensors)}) < len(tensors) or len(numbers) != len(self._numbers):
             return None
         registers = self._registers.copy()
         held: dict[int, Tensor] = {}
@@ -196,8 +210,7 @@ class RepeatedStep:
             held[place] = tensor
         if self.written and self._shares_storage(tensors):
             return None
-        for register, number in zip(self._numbers, numbers, strict=True):
-            registers[register] = number
+        registers[self._numbers.start : self._numbers.stop] = numbers
         made: dict[int, Tensor] = {}
         try:
             gradients = yield from self._differentiate(lists, registers, context, enter)
@@ -237,7 +250,9 @@ class RepeatedStep:
     def _lists(self, kept: tuple[int, ...]) -> _Lists | None:
         """The lists for what stays; None if it may not."""
         if not kept:
-            return _Lists(self._calls, self._pass, None)
+            if self._plain is None:
+                self._plain = self._listed_for(())
+            return self._plain
         if kept not in self._keeping:
             if len(self._keeping) >= _MOST_KEPT:
                 self._keeping.clear()
@@ -248,33 +263,47 @@ class RepeatedStep:
 
     def _listed_for(self, kept: Collection[int]) -> _Lists:
         """The forwards before what follows the backward. kept: registers that stay until its end."""
+        listed = self._listed[: self._count]
+        ended = _unneeded(self._listed, self._needed.union(kept))
+        forwards = [
+            Forward(each.forward, each.places, each.out, gone) for each, gone in zip(listed, ended, strict=False)
+        ]
         made = _Lists([], [], None)
-        for listed, ended in zip(self._listed, _unneeded(self._listed, self._needed.union(kept)), strict=True):
-            context, forward, places, out, item = listed
+        for begin, end, sequence in self._sequences.divided(forwards):
+            context, span = listed[begin].context, forwards[begin:end]
             if context is None:
-                made.passed.append(((forward, places, out), ended))
-            elif item < 0:
-                if not made.calls or made.calls[-1][0] is not context:
-                    made.calls.append((context, []))
-                made.calls[-1][1].append((forward, places, out, ended, self._described[out]))
+                made.passed.append(([((each.compute, each.places, each.out), each.ended) for each in span], sequence))
+            else:
+                parts = [(*each, self._described[each.out]) for each in span]
+                made.calls.append((context, (parts, sequence)))
         return made
 
     def _differentiate(
         self, lists: _Lists, registers: list[Any], context: Context, enter: _Enter
     ) -> Generator[None, None, dict[int, Tensor]]:
         """The leaves' gradients by place. Raises Unusual, Stopped, EngineError, and what the forwards raise."""
-        interrupt = context.interrupt or NEVER
-        for where, parts in lists.calls:
+        interrupt, loops = context.interrupt or NEVER, context.loops
+        for where, (parts, sequence) in lists.calls:
             enter(where)
+            if sequence is not None and sequence.run(registers, loops):
+                if monotonic() >= interrupt.at and pauses(interrupt):
+                    yield
+                continue
             waiting = iter(parts)
             while not _is_computed(waiting, registers, interrupt):
                 yield
                 enter(where)
         enter(context)
-        passed = iter(lists.passed)
-        while not is_computed(passed, registers, interrupt):
-            yield
-            enter(context)
+        for passed, sequence in lists.passed:
+            if sequence is not None and sequence.run(registers, loops):
+                if monotonic() >= interrupt.at and pauses(interrupt):
+                    yield
+                    enter(context)
+                continue
+            rest = iter(passed)
+            while not is_computed(rest, registers, interrupt):
+                yield
+                enter(context)
         found = [(place, registers[register]) for place, register in self._leaves]
         if not all(gradient.shape == registers[place].shape for place, gradient in found):
             raise Unusual

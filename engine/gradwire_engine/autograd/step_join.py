@@ -6,7 +6,7 @@ or where commands cannot be joined, there is none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from time import thread_time
 from typing import Any, NamedTuple
 
@@ -64,8 +64,10 @@ def make(
     passes: PassMemo,
     cleared: Sequence[Cleared] = (),
     make_pass: bool = True,
-) -> RepeatedStep | None:
+) -> Generator[None, None, RepeatedStep | None]:
     """The list of a step whose calls have just run, and whose backward is about to; None if there is none.
+
+    A generator that yields in pauses.
 
     following: what comes after the backward. tensors: those of all places; None for those that come after it.
     numbers: those that may vary. loss: the place of what is differentiated. cleared: gradients that are dropped between
@@ -87,7 +89,7 @@ def make(
         joined.add_cleared(cleared)
         if not joined.has_pass(loss, key):
             return None
-        noted = passes.noted(key, nodes, root, CURRENT.get(), make_pass)
+        noted = yield from passes.noted(key, nodes, root, CURRENT.get(), make_pass)
         if noted is None:
             return None
         symbols = joined.add_pass(loss, key, noted)
@@ -318,7 +320,14 @@ class _Join:
         self.made.results = KeptResults(self._symbols, self._freed(symbols, nodes))
         self.made.results.check(values, tensors)
         self.made.expected = {place: values[place] for place in self.made.written}
-        return self._finished(symbols, {out: (each.shape, each.strides, each.dtype) for out, each in results.items()})
+        return self._finished(symbols, self._layouts(values, results))
+
+    def _layouts(self, values: Sequence[Any], results: Mapping[int, Any]) -> dict[int, Any]:
+        """Shape, strides and dtype of all arrays of a run. NumPy's numbers in the pass are none."""
+        found = {place: (each.shape, each.strides, each.dtype) for place, each in self._given.items()}
+        passed = {each.out: values[each.out] for each in self._listed if each.context is None}
+        arrays = {out: each for out, each in passed.items() if type(each) is np.ndarray and each.ndim}
+        return found | {out: (each.shape, each.strides, each.dtype) for out, each in (arrays | dict(results)).items()}
 
     def _freed(self, symbols: Sequence[Any], nodes: Sequence[Any]) -> dict[Symbol, Any]:
         """What the nodes that backward visits still have after it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -126,17 +127,19 @@ def forward_of(op: Op, arrays: Sequence[Any]) -> Callable[..., Any]:
         return direct
     refused = op.unsupported_error(tuple(arrays)) is not None or any(rule.when for rule in op.unsupported_dtypes)
     if op.cast_positions or refused:
-        return _computed_by(op)
+        return computed_by(op)
     if op.promotes:
         operands = [arrays[place] for place in op.single_positions]
         found = {each.dtype for each in operands if type(each) is np.ndarray}
         plain = all(type(each) in (np.ndarray, float) for each in operands)
         if not plain or len(found) != 1 or not found <= {dtypes.float32, dtypes.float64}:
-            return _computed_by(op)
+            return computed_by(op)
     return op.forward
 
 
-def _computed_by(op: Op) -> Callable[..., Any]:
+@cache
+def computed_by(op: Op) -> Callable[..., Any]:
+    """What computes an op on all arguments: one function for each op."""
     return lambda xp, *args: op.compute(args)
 
 
@@ -307,7 +310,7 @@ def _of_calls(recorder: CallRecorder, args: tuple[Any, ...], made: Any, varying:
             # Alone, it takes items by their places: one tensor given twice may be two in the next call.
             items = {} if alone else known
             texts = [array_text(source, items, *pair) for pair in zip(given, told, strict=True)]  # type: ignore[arg-type]
-            forward = _computed_by(op) if drawn else forward_of(op, arrays)  # a drawn part raises what the op raises
+            forward = computed_by(op) if drawn else forward_of(op, arrays)  # a drawn part raises what the op raises
             parts.append(GeneralPart(op, forward, result, told, texts))  # type: ignore[arg-type]
         for name, each in result_names(f"r{number}", result):
             known[id(each)] = name

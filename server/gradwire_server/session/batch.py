@@ -321,7 +321,7 @@ def _command_steps(
             if keeps and not late:
                 begun = None  # a call has had to release them
             if begun is not None and number == begun.last_calls:
-                if begun.note(session):
+                if (yield from begun.note(session)):
                     noted = begun
                 begun = None
         elif kind == "release" and number == final and results and command.quiet:

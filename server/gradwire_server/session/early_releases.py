@@ -65,7 +65,8 @@ def uses_of(commands: Sequence[Any], kinds: Sequence[str], waiting: set[int]) ->
         last = waiting.intersection(used)
         if last:
             waiting -= last
-            found.setdefault(index if barrier == final else barrier, []).extend(sorted(last))
+            # A step may have a thousand ids, and puts them in a set.
+            found.setdefault(index if barrier == final else barrier, []).extend(last if which == STEP else sorted(last))
             if not waiting:
                 break
     return found

@@ -5,16 +5,16 @@ tests/server/session/test_steps.py compares whole sessions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pytest
 
 from gradwire_engine import REGISTRY, Account, Context, Tensor, activate, backward, tensor
 from gradwire_engine.autograd.repeated_backward import PassMemo
-from gradwire_engine.autograd.repeated_step import Ran, RepeatedStep, Running
+from gradwire_engine.autograd.repeated_step import Ran, RepeatedStep
 from gradwire_engine.autograd.step_join import Call, make
 from gradwire_engine.core.context import CURRENT, Interrupt
 from gradwire_engine.graph.callbacks import hook_tensor, hooks_of
@@ -22,6 +22,8 @@ from gradwire_engine.graph.hooks import CallbackKind, ExternalCallback
 from gradwire_engine.graph.tensor import edge_of
 from gradwire_engine.op.repeated import listing_of
 from tests.engine.repeating import repeated_call
+
+Made = TypeVar("Made")
 
 
 @pytest.fixture
@@ -31,14 +33,26 @@ def context() -> Iterator[Context]:
         yield made
 
 
-def finished(running: Running) -> Ran | None:
-    """What a step returns; its pauses are empty."""
+def finished(running: Generator[None, None, Made]) -> Made:
+    """What a generator returns; its pauses are empty."""
     while True:
         try:
             next(running)
         except StopIteration as done:
-            made: Ran | None = done.value
+            made: Made = done.value
             return made
+
+
+def counted(running: Generator[None, None, Made], pauses: list[None]) -> Generator[None, None, Made]:
+    """The same generator, which adds its pauses to a list."""
+    while True:
+        try:
+            next(running)
+        except StopIteration as done:
+            made: Made = done.value
+            return made
+        pauses.append(None)
+        yield
 
 
 class Steps:
@@ -98,7 +112,7 @@ class Steps:
         for _ in range(50):  # on a busy machine, a pass or the list may take too long to be noted
             for _ in range(4):
                 self.ordinary(1.5)
-            made = make(self.calls(), [], self.tensors(1.5), [1.5], 7, self.passes)
+            made = finished(make(self.calls(), [], self.tensors(1.5), [1.5], 7, self.passes))
             if made is not None:
                 return made
         raise AssertionError("no list was made")
@@ -175,9 +189,10 @@ def test_what_is_unusual_is_left_to_calls_and_backward(steps: Steps, step: Repea
 
 
 def test_a_forward_that_raises_changes_nothing(steps: Steps, step: RepeatedStep) -> None:
-    for name in ("_calls", "_pass"):
-        held = getattr(step, name)
-        where = held[0][1] if name == "_calls" else held
+    lists = step._lists(())
+    assert lists is not None
+    both: list[list[Any]] = [lists.calls[-1][1][0], lists.passed[-1][0]]
+    for where in both:
         entry = where[-1]
 
         def fail(*args: Any) -> Any:
@@ -193,7 +208,9 @@ def test_a_forward_that_raises_changes_nothing(steps: Steps, step: RepeatedStep)
 
 
 def test_a_result_of_another_layout_is_refused(steps: Steps, step: RepeatedStep) -> None:
-    parts = step._calls[0][1]
+    lists = step._lists(())
+    assert lists is not None
+    parts = lists.calls[0][1][0]
     forward, *rest = parts[0]
     parts[0] = (lambda *args: np.asfortranarray(forward(*args)), *rest)  # type: ignore[assignment]
     assert steps.run(step) is None
@@ -203,7 +220,7 @@ def test_a_pass_that_is_not_noted_is_noted_with_the_list(steps: Steps) -> None:
     steps.tensors(1.5)
     for _ in range(50):  # on a busy machine, a pass or the list may take too long to be noted
         passes = PassMemo()
-        made = make(steps.calls(), [], steps.tensors(1.5), [1.5], 7, passes)
+        made = finished(make(steps.calls(), [], steps.tensors(1.5), [1.5], 7, passes))
         if made is not None:
             break
     assert made is not None
@@ -216,7 +233,7 @@ def test_a_pass_that_is_not_noted_is_noted_with_the_list(steps: Steps) -> None:
 def test_no_list_is_made_of_calls_that_give_other_bits(steps: Steps) -> None:
     steps.joined()
     tensors = steps.tensors(1.5)
-    assert make(steps.calls(), [], tensors, [1.25], 7, steps.passes) is None
+    assert finished(make(steps.calls(), [], tensors, [1.25], 7, steps.passes)) is None
 
 
 def test_contexts_are_entered_in_the_order_of_the_calls(steps: Steps, step: RepeatedStep) -> None:
@@ -259,3 +276,22 @@ def test_a_step_that_is_cancelled_in_a_pause_changes_nothing(steps: Steps, step:
         assert steps.run(step) is None
         assert all(leaf.grad is None for leaf in steps.leaves)
         assert steps.context.nodes.next == nodes
+
+
+def test_a_pass_is_noted_for_a_step_in_pauses(steps: Steps) -> None:
+    for _ in range(4):
+        steps.ordinary(1.5)
+    with activate(replace(steps.context, interrupt=Impatient())):
+        pauses: list[None] = []
+        made = finished(counted(make(steps.calls(), [], steps.tensors(1.5), [1.5], 7, steps.passes), pauses))
+    assert made is not None
+    assert len(pauses) >= len(Steps.PLAN)
+
+
+@pytest.mark.parametrize("last", range(1, 6))
+def test_a_step_that_is_cancelled_while_its_pass_is_noted_is_joined_later(steps: Steps, last: int) -> None:
+    for _ in range(4):
+        steps.ordinary(1.5)
+    with activate(replace(steps.context, interrupt=Impatient(last))):
+        assert finished(make(steps.calls(), [], steps.tensors(1.5), [1.5], 7, steps.passes)) is None
+    assert steps.joined() is not None

@@ -55,6 +55,9 @@ class GpuLoops:
 
     loaded = find
 
+    def ask(self, name: str, dtype: str) -> None:
+        """Every loop is found at once."""
+
     def only(self, names: Sequence[tuple[str, str]]) -> GpuLoops:
         """All loops: what computes on a GPU runs in no fork."""
         return self

@@ -12,7 +12,7 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradwire_engine.compile.eager import column_dots, distances, max_pool, recurrent, scans, scatters
+from gradwire_engine.compile.eager import column_dots, distances, max_pool, recurrent, scans, scatters, sequences
 from gradwire_engine.compile.eager.forms import BATCH_NORM, FORMS, loop_of
 from gradwire_engine.compile.eager.gpu import GpuLoops, check_results, gpu_loops
 from gradwire_engine.compile.fusion.form import FULL, is_flat
@@ -26,8 +26,8 @@ _CODES = {"f": "f4", "d": "f8"}
 #: The names of all loops.
 NAMES = frozenset(
     {
-        *max_pool.NAMES, *distances.NAMES, *column_dots.NAMES, *scans.NAMES, *scatters.NAMES, *FORMS,
-        *recurrent.STEPS, "normal", *(f"batch_norm_{name}" for name in BATCH_NORM),
+        *max_pool.NAMES, *distances.NAMES, *column_dots.NAMES, *scans.NAMES, *scatters.NAMES, *sequences.NAMES,
+        *FORMS, *recurrent.STEPS, "normal", *(f"batch_norm_{name}" for name in BATCH_NORM),
     }
 )  # fmt: skip
 _MOST_PRELOADED = 24
@@ -46,7 +46,7 @@ class _Source:
 
 def _source_of(name: str, dtype: str) -> _Source | None:
     """A loop by its name; None if there is none for a dtype."""
-    for module in (max_pool, distances, column_dots, scans, scatters):
+    for module in (max_pool, distances, column_dots, scans, scatters, sequences):
         text = module.source_of(name, dtype)
         if text is not None:
             return _Source(text, module.OPERATIONS, 0, False)
@@ -62,6 +62,7 @@ class Library:
     """Loops by name and dtype, as they are asked for; None for those that cannot be compiled."""
 
     loaded: dict[tuple[str, str], Loop | None] = field(default_factory=dict)
+    _asked: set[tuple[str, str]] = field(default_factory=set)
     _held: list[Kernel] = field(default_factory=list)  # a kernel's code is freed with its last user
 
     def find(self, name: str, dtype: str) -> Loop | None:
@@ -75,6 +76,22 @@ class Library:
             return None
         kernel = self._built(source.text, f"{name}.{dtype}")
         return None if kernel is None else self._keep(key, source, kernel)
+
+    def ask(self, name: str, dtype: str) -> None:
+        """Have a loop loaded in the kernels' thread; nothing waits for it."""
+        key = name, dtype
+        if key in self.loaded or key in self._asked or not available():
+            return
+        source = _source_of(name, _CODES[dtype])
+        if source is None:
+            return
+
+        def build() -> None:
+            self._keep(key, source, OPTIONS.kernels.built(source.text))
+            OPTIONS.kernels.note(f"{name}.{dtype}")
+
+        if OPTIONS.kernels.later(build):
+            self._asked.add(key)
 
     def preload(self) -> None:
         """Read the loops that the last processes used, and that are on disk. In the kernels' thread only."""
@@ -140,6 +157,9 @@ class _Loaded:
 
     loaded = find
 
+    def ask(self, name: str, dtype: str) -> None:
+        """No other loop can be loaded."""
+
     def only(self, names: Sequence[tuple[str, str]]) -> _Loaded:
         """These loops of them."""
         return _Loaded({name: self.loops[name] for name in names if name in self.loops}, self.verifies)
@@ -183,6 +203,11 @@ class SessionLoops:
     def loaded(self, name: str, dtype: str) -> Loop | None:
         """A loop that is loaded already; None if it is not, or this session computes by NumPy."""
         return None if OPTIONS.mode == "off" or not self._applies() else self._library.loaded.get((name, dtype))
+
+    def ask(self, name: str, dtype: str) -> None:
+        """Have a loop loaded in the background, unless this session computes by NumPy."""
+        if OPTIONS.mode != "off" and self._applies():
+            self._library.ask(name, dtype)
 
     def only(self, names: Sequence[tuple[str, str]]) -> _Loaded | None:
         """These loops, by name and dtype, loaded; None if there are none. Raises EngineError: CANCELLED."""

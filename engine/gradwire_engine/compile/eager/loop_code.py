@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 _TYPES = {"f4": ("float", 32), "f8": ("double", 16)}
 _SUFFIX = {"float": "f32", "double": "f64"}
@@ -73,6 +73,17 @@ class Code:
         self.lines += [f"  br label %met.{number}", f"else.{number}:"]
         other()
         self.lines += [f"  br label %met.{number}", f"met.{number}:"]
+
+    def choose(self, value: str, bodies: Sequence[Callable[[], None]]) -> None:
+        """Statements by a number below that of the bodies; none for others."""
+        number = self.fresh()
+        cases = " ".join(f"i64 {case}, label %case{case}.{number}" for case in range(len(bodies)))
+        self.lines.append(f"  switch i64 {value}, label %chosen.{number} [ {cases} ]")
+        for case, body in enumerate(bodies):
+            self.lines.append(f"case{case}.{number}:")
+            body()
+            self.lines.append(f"  br label %chosen.{number}")
+        self.lines.append(f"chosen.{number}:")
 
     def at(self, pointer: str, place: str, kind: str = "") -> str:
         return self.let(f"getelementptr {kind or self.kind}, ptr {pointer}, i64 {place}")

@@ -80,6 +80,9 @@ class Loops(Protocol):
     def loaded(self, name: str, dtype: str) -> Loop | Kernel | None:
         """As `find`, but None for a loop that is not loaded yet: for ops whose bits NumPy gives as well."""
 
+    def ask(self, name: str, dtype: str) -> None:
+        """Have a loop loaded in the background, so that `loaded` finds it later."""
+
     def only(self, names: Sequence[tuple[str, str]]) -> Loops | None:
         """These loops, by name and dtype, loaded; None if there are none."""
 
@@ -195,7 +198,7 @@ def along_rows(loops: Loops, name: str, dim: int, *arrays: Any) -> Array | None:
     return made
 
 
-def _address(operand: Array) -> int:
+def address(operand: Array) -> int:
     """Where an array begins. For writable arrays three times as fast as NumPy's interface."""
     try:
         return ctypes.addressof(ctypes.c_char.from_buffer(operand))
@@ -228,7 +231,7 @@ def run(
         return
     items = [length]
     for operand in operands:
-        items += _address(operand), 1
+        items += address(operand), 1
     for place, count in (repeats or {}).items():
         items[2 * place + 2] = count
     table = packed("q", items)
@@ -241,7 +244,7 @@ def run(
             POOL.run(loop.entry, end, [None] * lanes, table.buffer_info()[0])
         return
     scratch = np.empty((lanes, kept), np.float64)
-    start = _address(scratch)
+    start = address(scratch)
     POOL.run(loop.entry, end, [start + 8 * kept * lane for lane in range(lanes)], table.buffer_info()[0])
 
 
@@ -261,18 +264,18 @@ class StepLoop:
         self._loop, self._length, self._operands = loop, length, operands
         items, self._moving = [length], []
         for place, (operand, moving) in enumerate(operands):
-            address, stride = _address(operand), operand.strides[0]
-            items += address, stride // operand.itemsize
+            start, stride = address(operand), operand.strides[0]
+            items += start, stride // operand.itemsize
             if moving:
-                self._moving.append((2 * place + 1, address, stride))
+                self._moving.append((2 * place + 1, start, stride))
         self._table = packed("q", items)
         self._start = self._table.buffer_info()[0]
 
     def run(self, first: int, count: int) -> None:
         """Compute the `count` rows of the step whose first row this is."""
         table = self._table
-        for place, address, stride in self._moving:
-            table[place] = address + first * stride
+        for place, start, stride in self._moving:
+            table[place] = start + first * stride
         lanes = _lanes(self._loop, count * self._length, count)
         if lanes == 1:
             self._loop.entry(0, count, None, self._start)

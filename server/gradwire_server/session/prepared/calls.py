@@ -220,7 +220,7 @@ def _run_known(
     known.bind(session, ids, ran, gone, whole)
     _count(session, writer, known.kinds[:done])
     if whole:
-        gone.difference_update([ids[place] for place in known.results])
+        gone.difference_update(known.named(ids))
         session.release_all(gone)
         if times:
             session.joined = done, sum(times)

@@ -7,7 +7,8 @@ the step as one list of forwards (autograd/repeated_step.py), and makes the tens
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import NamedTuple, Protocol, TypeAlias
 
 from gradwire_engine import Context, Tensor
@@ -27,6 +28,7 @@ _ALWAYS = 2  # runs of a step at each of which it may be noted; after them only 
 _REPAID, _IN_A_ROW = 12, 4
 #: The same for steps with more than so many calls: a client sends them whole only if they have come before.
 _REPAID_LONG, LONG = 4, 64
+_FEW = 8  # results that stay, of which each is looked for
 _PATIENCE = 16  # steps in a row that a list could not run, until it is made anew
 _TRIED = 64  # runs of calls until they are collected at one of so many only
 #: Runs from which a step is noted; and one that the end of a batch may have cut.
@@ -164,8 +166,8 @@ class Known:
     """What is known of steps with these commands and one pattern of ids: how often they ran, and their list."""
 
     __slots__ = (
-        "calls", "draws", "fixed", "given", "kinds", "list", "made", "misses", "noted", "patience", "pattern", "runs",
-        "template_tries", "varying",
+        "_before", "calls", "draws", "fixed", "given", "kinds", "list", "made", "misses", "named", "noted", "patience",
+        "pattern", "runs", "template_tries", "varying",
     )  # fmt: skip
 
     def __init__(self, kinds: Sequence[_Kind], pattern: tuple[int, ...]) -> None:
@@ -174,6 +176,9 @@ class Known:
         #: Whether a call may draw. Such a step has no list, and a call that is retried would draw other numbers.
         self.draws = any(isinstance(kind, Prepared) and kind.call.op.draws for kind in kinds)
         self.made = self._made(kinds)
+        #: What takes from ids those of the results before the backward, and those of all results.
+        before = () if self.made is None else self.made.before
+        self._before, self.named = taking(before), taking(self.results)
         #: The list, once it is confirmed; until then in `noted`.
         self.list: RepeatedStep | None = None
         self.noted: RepeatedStep | None = None
@@ -240,13 +245,13 @@ class Known:
         step, store = self.list, scope.store
         if step is None or self.made is None:
             return None
-        made = [ids[place] for place in self.made.before]
-        kept = () if gone.issuperset(made) else tuple([place for place in self.made.before if ids[place] not in gone])
-        made += [ids[place] for _, place in self.made.after]
-        if not store.keys().isdisjoint(made) or max(made) >= CLIENT_IDS or min(made) < 1:
+        calls = self._before(ids)
+        made = {*calls, *[ids[place] for _, place in self.made.after]}
+        if max(made) >= CLIENT_IDS or 0 in made or len(store) + len(made) > scope.max_tensors:
             return None
-        if len(store) + len(made) > scope.max_tensors:
+        if not (made.isdisjoint(store) if len(store) < len(made) else store.keys().isdisjoint(made)):
             return None
+        kept = self._kept(calls, gone)
         tensors = [store.get(ids[place]) for place in self.given]
         if None in tensors:
             return None
@@ -254,6 +259,14 @@ class Known:
         if ran is not None:
             self.misses = 0
         return ran
+
+    def _kept(self, made: tuple[int, ...], gone: set[int]) -> tuple[int, ...]:
+        """The places of results before the backward that stay. made: their ids."""
+        assert self.made is not None
+        left, before = {*made}.difference(gone), self.made.before
+        if len(left) < _FEW:
+            return tuple(sorted([before[made.index(each)] for each in left]))
+        return tuple([place for place, each in zip(before, made, strict=True) if each in left])
 
     def bind(self, scope: StepScope, ids: Sequence[int], ran: Ran, gone: Collection[int], whole: bool) -> None:
         """Name the results of a step that has run, except those that are gone.
@@ -267,6 +280,13 @@ class Known:
         for number, place in self.made.after:
             if number < ran.done and ids[place] not in gone:
                 scope.bind(ids[place], ran.tensor(place))
+
+
+def taking(places: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
+    """What takes the items at these places."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    return lambda ids: tuple([ids[place] for place in places])
 
 
 def _width(kind: _Kind) -> int:
@@ -333,10 +353,10 @@ class Step:
             return False
         return runs <= _ALWAYS or 0 <= runs - self.known.repaid < _IN_A_ROW or not runs & (runs - 1)
 
-    def note(self, scope: StepScope) -> bool:
+    def note(self, scope: StepScope) -> Generator[None, None, bool]:
         """Note the step, when its calls have run and its backward has not, and no result was released.
 
-        Whether `confirm` must be called when all its commands have run.
+        Whether `confirm` must be called when all its commands have run. Yields in pauses.
         """
         known = self.known
         if scope.passes is None or not known.may_be_noted():
@@ -356,7 +376,7 @@ class Step:
         before = [each for each in calls if isinstance(each, Call)]
         cleared = [each for each in calls if isinstance(each, Cleared)]
         loss = known.pattern[sum(map(_width, self.commands.kinds[: known.calls]))]
-        known.noted = made = make(
+        known.noted = made = yield from make(
             before, following, tensors, numbers, loss, scope.passes, cleared, known.runs >= known.repaid
         )
         if made is None:

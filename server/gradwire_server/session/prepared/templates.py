@@ -11,11 +11,12 @@ from operator import itemgetter
 from struct import Struct, pack
 from typing import Any
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
 from gradwire.v1 import service_pb2
 from gradwire_server.session.prepared.ops import Prepared
-from gradwire_server.session.prepared.steps import CREATE, Commands, Known, Step
+from gradwire_server.session.prepared.steps import CREATE, Commands, Known, Step, taking
 
 #: Collects the commands of a step; None if they are not those of one.
 Collect = Callable[[Sequence[service_pb2.Command], Sequence[str]], "Commands | None"]
@@ -35,7 +36,9 @@ class Template:
     The bytes hold the numbers that the step's list takes for constants, so they are not those of a later list.
     """
 
-    __slots__ = ("_distinct", "_fixed", "_list", "_numbers", "_pieces", "_values", "count", "known", "length", "writer")
+    __slots__ = (
+        "_begin", "_distinct", "_fixed", "_list", "_mask", "_numbers", "_values", "count", "known", "length", "writer",
+    )  # fmt: skip
 
     def __init__(self, data: bytes, tokens: Sequence[tuple[int, str]], known: Known, count: int, writer: Any) -> None:
         """tokens: where ids ("Q") and numbers that may vary ("d") are."""
@@ -43,13 +46,15 @@ class Template:
         self._list = known.list
         ends = [0, *[at + _WORD for at, _ in tokens]]
         begins = [*[at for at, _ in tokens], len(data)]
-        self._pieces = tuple([data[end:begin] for end, begin in zip(ends, begins, strict=True)])
         sizes = [begin - end for end, begin in zip(ends, begins, strict=True)]
-        self._fixed = Struct("<" + f"{_WORD}x".join(f"{size}s" for size in sizes))
+        #: The bytes before the first place; a mask that keeps what is in no place; and all bytes under it.
+        self._begin = data[: sizes[0]]
+        self._mask = np.frombuffer((b"\0" * _WORD).join([b"\xff" * size for size in sizes]), np.uint8)
+        self._fixed = (np.frombuffer(data, np.uint8) & self._mask).tobytes()
         kinds = [*[kind for _, kind in tokens], ""]
         self._values = Struct("<" + "".join(f"{size}x{kind}" for size, kind in zip(sizes, kinds, strict=True)))
         ids = [place for place, (_, kind) in enumerate(tokens) if kind == "Q"]
-        self._numbers = [place for place, (_, kind) in enumerate(tokens) if kind == "d"]
+        self._numbers = taking([place for place, (_, kind) in enumerate(tokens) if kind == "d"])
         first: dict[int, int] = {}
         for place, each in zip(ids, known.pattern, strict=True):
             first.setdefault(each, place)
@@ -62,18 +67,18 @@ class Template:
 
     def match(self, data: bytes, at: int) -> Found | None:
         """The step at a place of a batch's bytes; None if it is not there."""
-        if at + self.length > len(data) or not data.startswith(self._pieces[0], at):
+        if at + self.length > len(data) or not data.startswith(self._begin, at):
             return None
         if self.writer is None or self.known.list is not self._list:
             return None
-        if self._fixed.unpack_from(data, at) != self._pieces:
+        if (np.frombuffer(data, np.uint8, self.length, at) & self._mask).tobytes() != self._fixed:
             return None
         values = self._values.unpack_from(data, at)
         ids, first, again = self._distinct
         places = first(values)
         if len(set(places)) < len(places) or again(places) != ids(values):
             return None
-        return Found(self, places, [values[place] for place in self._numbers], data[at : at + self.length])
+        return Found(self, places, self._numbers(values), data[at : at + self.length])
 
 
 class Found:
