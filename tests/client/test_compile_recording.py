@@ -5,6 +5,7 @@ import functools
 import pytest
 
 import gradwire
+from gradwire._transport import wire
 from tests.client.test_compile import assert_same, runs_of
 
 
@@ -396,3 +397,27 @@ def test_a_recorded_step_that_fails_updates_nothing_by_the_gradients_of_before(d
         gradwire.compile(step)(good, good, bad)
     assert weight.tolist() == [[1.0, 1.0]] * 3
     assert weight.grad.tolist() == [[1.0, 1.0]] * 3
+
+
+@pytest.mark.filterwarnings("ignore:compile")
+@pytest.mark.parametrize("verify", [False, True])
+def test_batches_of_a_recording_say_that_their_commands_hardly_come_again(verify, deferring, monkeypatch) -> None:
+    """With verify they do: each call runs op by op."""
+    said: list[bool] = []
+    pack = wire.stream_batch
+
+    def noted(*args, recorded=False):
+        said.append(recorded)
+        return pack(*args, recorded=recorded)
+
+    monkeypatch.setattr(wire, "stream_batch", noted)
+    weights = [gradwire.full((3,), each, requires_grad=True) for each in WEIGHTS]
+    compiled = gradwire.compile(lambda x: stepped(weights, x), verify=verify)
+    x = gradwire.ones(3)
+    deferring.sync()
+    said.clear()
+    compiled(x)
+    assert said[-1] is not verify
+    said.clear()
+    (x + 1).sum().item()
+    assert not any(said)

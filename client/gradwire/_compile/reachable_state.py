@@ -85,6 +85,7 @@ class ReachableState:
         #: By a class's id, since a metaclass may call two classes equal: the slots that are read.
         self._members: dict[int, list[Any]] = {}
         self._queue: deque[tuple[Any, str]] = deque()
+        self._key: tuple[Any, ...] | None = None
 
     def walk(self, roots: Iterable[Any]) -> ReachableState:
         """Look at the roots and at everything they hold."""
@@ -435,6 +436,11 @@ class ReachableState:
 
     def key(self) -> tuple[Any, ...]:
         """Key that is equal for different objects with the same structure and values."""
+        if self._key is None:
+            self._key = self._make_key()
+        return self._key
+
+    def _make_key(self) -> tuple[Any, ...]:
         parts: list[Any] = [self._identity(root) for root in self._roots]
         parts.extend(
             (snapshot.fetch, snapshot.labels, tuple([self._identity(item) for item in snapshot.items]))

@@ -474,6 +474,7 @@ class Session:
             bool(timed),
             traceparent() if "opentelemetry" in modules else "",
             bool(timed) and any(each.wants_ops for each in timed),
+            recorded=self.recorder is not None and self.recorder.becomes_program,
         )
         return InFlightBatch(first, records, request, size, timed, self._step_ends.length)
 
