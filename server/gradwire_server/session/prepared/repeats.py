@@ -165,6 +165,8 @@ class Repeats:
 
     def apply(self, arguments: tuple[Any, ...]) -> Any:
         """Apply the op, in its context, to arguments that `last.following` does not take. Raises EngineError."""
+        if not (self._room.is_open or self._known or _recipes):
+            return self._call.apply(arguments)
         key = self._key(arguments)
         known = self._known.get(key) or self._add(key)
         if known.call is not _nothing:
