@@ -345,6 +345,15 @@ def further_arguments(draw, op, rule, x, sizes):
         if draw.random.random() < 0.3:
             shape[-1] = draw.size()
         return [x, shape, *([draw.tensor(shape, float32, "leaf")] if draw.form < 0.6 else [])]
+    if rule == "attention":
+        lead, (rows, width), keys = sizes[:-2], [*sizes, 3][:2], draw.size()
+        shapes = [[*lead, rows, width], [*lead, keys, width], [*lead, keys, draw.size()]]
+        if draw.random.random() < 0.1:
+            shapes[draw.number(0, 2)][0] += 1
+        layouts = [draw.random.choice(("plain", "row", "leaf")) for _ in shapes]
+        kind = draw.dtype if draw.form * 10 % 1 < 0.5 else float32
+        tensors = [draw.tensor(*each) for each in zip(shapes, [kind] * 3, layouts, strict=True)]
+        return [*tensors, None, draw.random.choice((0.0, 0.0, 0.5)), draw.form < 0.5]
     if rule == "transposed_convolution":
         return transposed_arguments(draw, int(op[-2]))
     if rule == "convolution":

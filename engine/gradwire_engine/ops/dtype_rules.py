@@ -18,7 +18,7 @@ _BY_SHAPE_RULE = {
         "along", "convolution", "deviation", "dot", "dropout", "elementwise_loss", "layer_norm", "length", "linear",
         "log_of_sums", "matmul", "pointwise", "pooling", "reduction", "transposed_convolution",
     },
-    "full_precision": {"adaptive_pooling", "batch_norm", "recurrent"},
+    "full_precision": {"adaptive_pooling", "attention", "batch_norm", "recurrent"},
     "first": {
         "cat", "chunk", "contiguous", "creation_like", "detach", "diagonal", "drawn", "drawn_integers", "expand",
         "flatten", "getitem", "last_two", "like", "matrix_t", "narrow", "pad", "permute", "repeat", "reshape", "roll",
@@ -82,6 +82,7 @@ _NODES = {
     **dict.fromkeys(("new_empty", "new_full", "new_ones", "new_zeros"), "-"),
     **dict.fromkeys(("empty_like", "full_like", "ones_like", "rand_like", "randn_like", "zeros_like"), "-"),
     "pad": "ConstantPadNdBackward0",
+    "scaled_dot_product_attention": "ScaledDotProductFlashAttentionForCpuBackward0",
     "smooth_l1_loss": "SmoothL1LossBackward0",
     "sort": "SortBackward0",
     "split": "SplitBackward0",

@@ -23,6 +23,8 @@ _NamedValues = Sequence[tuple[str, Any]]
 _NO_NODE = "-"
 # View origins of the contract (ViewOrigin).
 _MULTIPLE, _NO_GRAD = 1, 2
+# Named arguments that decide nothing of a result's description, and the values with which the server refuses no call.
+_MUTE = {"approximate": ("none", "tanh"), "enable_gqa": (False,)}
 #: Rule, node and kind of view of each op that has a dtype rule; filled when the ops' module is imported.
 DTYPE_RULES: dict[str, tuple[str, str, str]] = {}
 
@@ -69,8 +71,8 @@ def foretell(
         return None
     if leaf and (recorded or not all(kind.is_floating_point for kind in dtypes)):
         return None
-    if named.get("approximate") in ("none", "tanh"):
-        del named["approximate"]  # of gelu
+    for name in [name for name, value in named.items() if value in _MUTE.get(name, ())]:
+        del named[name]
     if named and set(named) != {"dtype"} and not _are_numbers(named.values()):
         return None
     made = []
