@@ -56,7 +56,7 @@ def needed(op: Declaration, arrays: list[Any]) -> int:
     work = op.work
     one = of_one_shape(arrays) if op.promotes and op.view is False and op.sizes is None else None
     if one is not None and one.dtype.kind == "f" and one.itemsize > 2 and not callable(work):
-        results = one.size * one.itemsize * max(1, len(op.outputs))  # what is computed below
+        results: int = one.size * one.itemsize * max(1, len(op.outputs))  # what is computed below
         return results if work is None else results + int(work * max(results, one.nbytes))
     results = result_bytes(op, arrays)
     if work is None and _are_plain(op, arrays):

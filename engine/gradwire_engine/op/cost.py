@@ -53,7 +53,7 @@ def linear(weight: float, backward: float = 3.0) -> Cost:
     def works(*arrays: Any) -> float:
         one = of_one_shape(arrays)
         if one is not None:
-            return weight * max(one.size, 1) * max(1.0, one.itemsize / _USUAL)
+            return float(weight * max(one.size, 1) * max(1.0, one.itemsize / _USUAL))
         first = alike(arrays[0]) if arrays and type(arrays[0]) is list else None
         if first is not None and len(arrays) == 1 + sum(type(each) in _NUMBERS for each in arrays[1:]):
             return float(weight * len(arrays[0]) * (first.size + _ITEM) * max(1.0, first.itemsize / _USUAL))

@@ -14,6 +14,7 @@ from gradwire._base.dtypes import dtype, float32
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec, intern
 from gradwire._tensor.foretelling.dtypes import DTYPES
+from gradwire._tensor.foretelling.indices import are_in_range, has_indices
 from gradwire._tensor.foretelling.kinds import have_kinds
 from gradwire._tensor.foretelling.nodes import NODES
 from gradwire._tensor.shape_rules import MAY_COPY, Shapes
@@ -39,6 +40,8 @@ def foretell(
     declared = DTYPE_RULES.get(op)
     recording, default = mode if type(mode) is tuple else (mode, float32)
     if declared is None or shapes is None or type(recording) is not bool or not have_kinds(op, args, kwargs):
+        return None
+    if has_indices(op) and not are_in_range(op, args):
         return None
     rule, node, views = declared
     specs: list[Spec] = []
@@ -71,8 +74,8 @@ def foretell(
         return None
     if leaf and (recorded or not all(kind.is_floating_point for kind in dtypes)):
         return None
-    for name in [name for name, value in named.items() if value in _MUTE.get(name, ())]:
-        del named[name]
+    for mute in [each for each, value in named.items() if value in _MUTE.get(each, ())]:
+        del named[mute]
     if named and set(named) != {"dtype"} and not _are_numbers(named.values()):
         return None
     made = []
