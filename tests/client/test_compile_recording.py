@@ -421,3 +421,20 @@ def test_batches_of_a_recording_say_that_their_commands_hardly_come_again(verify
     said.clear()
     (x + 1).sum().item()
     assert not any(said)
+
+
+def test_a_recording_waits_for_no_gradient_that_it_drops(deferring, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = [gradwire.full((3,), each, requires_grad=True) for each in WEIGHTS]
+    for weight in weights:
+        weight.grad = gradwire.ones(3)
+
+    def dropped(x):
+        for weight in weights:
+            weight.grad = None
+        return x + weights[0]
+
+    waits = counted_waits(deferring, monkeypatch)
+    compiled = gradwire.compile(dropped)
+    assert compiled(gradwire.ones(3)).tolist() == [1.0, 1.0, 1.0]
+    assert len(waits) == 1  # for the values
+    assert all(weight.grad is None for weight in weights)
