@@ -5,6 +5,7 @@ import functools
 import pytest
 
 import gradwire
+from gradwire._compile.recorder import Recorder
 from gradwire._transport import wire
 from tests.client.test_compile import assert_same, runs_of
 
@@ -438,3 +439,20 @@ def test_a_recording_waits_for_no_gradient_that_it_drops(deferring, monkeypatch:
     assert compiled(gradwire.ones(3)).tolist() == [1.0, 1.0, 1.0]
     assert len(waits) == 1  # for the values
     assert all(weight.grad is None for weight in weights)
+
+
+def test_a_batch_is_whole_though_a_recording_ends_while_it_is_made(deferring) -> None:
+    """As where the maintenance thread sends it."""
+    recorders = iter([Recorder(deferring)])
+
+    class Ending(type(deferring)):
+        recorder = property(lambda self: next(recorders, None))
+
+    usual = type(deferring)
+    made = gradwire.ones(3) * 2
+    deferring.__class__ = Ending
+    try:
+        deferring.flush()
+    finally:
+        deferring.__class__ = usual
+    assert made.tolist() == [2.0, 2.0, 2.0]
