@@ -5,6 +5,8 @@ import functools
 import pytest
 
 import gradwire
+from gradwire._compile.recorder import Recorder
+from gradwire._transport import wire
 from tests.client.test_compile import assert_same, runs_of
 
 
@@ -396,3 +398,61 @@ def test_a_recorded_step_that_fails_updates_nothing_by_the_gradients_of_before(d
         gradwire.compile(step)(good, good, bad)
     assert weight.tolist() == [[1.0, 1.0]] * 3
     assert weight.grad.tolist() == [[1.0, 1.0]] * 3
+
+
+@pytest.mark.filterwarnings("ignore:compile")
+@pytest.mark.parametrize("verify", [False, True])
+def test_batches_of_a_recording_say_that_their_commands_hardly_come_again(verify, deferring, monkeypatch) -> None:
+    """With verify they do: each call runs op by op."""
+    said: list[bool] = []
+    pack = wire.stream_batch
+
+    def noted(*args, recorded=False):
+        said.append(recorded)
+        return pack(*args, recorded=recorded)
+
+    monkeypatch.setattr(wire, "stream_batch", noted)
+    weights = [gradwire.full((3,), each, requires_grad=True) for each in WEIGHTS]
+    compiled = gradwire.compile(lambda x: stepped(weights, x), verify=verify)
+    x = gradwire.ones(3)
+    deferring.sync()
+    said.clear()
+    compiled(x)
+    assert said[-1] is not verify
+    said.clear()
+    (x + 1).sum().item()
+    assert not any(said)
+
+
+def test_a_recording_waits_for_no_gradient_that_it_drops(deferring, monkeypatch: pytest.MonkeyPatch) -> None:
+    weights = [gradwire.full((3,), each, requires_grad=True) for each in WEIGHTS]
+    for weight in weights:
+        weight.grad = gradwire.ones(3)
+
+    def dropped(x):
+        for weight in weights:
+            weight.grad = None
+        return x + weights[0]
+
+    waits = counted_waits(deferring, monkeypatch)
+    compiled = gradwire.compile(dropped)
+    assert compiled(gradwire.ones(3)).tolist() == [1.0, 1.0, 1.0]
+    assert len(waits) == 1  # for the values
+    assert all(weight.grad is None for weight in weights)
+
+
+def test_a_batch_is_whole_though_a_recording_ends_while_it_is_made(deferring) -> None:
+    """As where the maintenance thread sends it."""
+    recorders = iter([Recorder(deferring)])
+
+    class Ending(type(deferring)):
+        recorder = property(lambda self: next(recorders, None))
+
+    usual = type(deferring)
+    made = gradwire.ones(3) * 2
+    deferring.__class__ = Ending
+    try:
+        deferring.flush()
+    finally:
+        deferring.__class__ = usual
+    assert made.tolist() == [2.0, 2.0, 2.0]

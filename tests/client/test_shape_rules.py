@@ -7,6 +7,7 @@ import inspect
 import math
 import random
 
+import numpy as np
 import pytest
 
 import gradwire
@@ -250,7 +251,7 @@ def arguments(draw, op, rule):
     if rule == "embedding":
         padding = [draw.number()] if draw.form < 0.3 else []
         weight = draw.tensor(draw.sizes(2), gradwire.float32)
-        return [gradwire.zeros(sizes, dtype=gradwire.int64), weight, *padding]
+        return [gradwire.tensor(np.zeros(sizes, np.int64)), weight, *padding]
     if rule == "repeat":
         return [x, draw.sizes(rank + (draw.form < 0.5))]
     if rule == "pad":
@@ -345,6 +346,15 @@ def further_arguments(draw, op, rule, x, sizes):
         if draw.random.random() < 0.3:
             shape[-1] = draw.size()
         return [x, shape, *([draw.tensor(shape, float32, "leaf")] if draw.form < 0.6 else [])]
+    if rule == "attention":
+        lead, (rows, width), keys = sizes[:-2], [*sizes, 3][:2], draw.size()
+        shapes = [[*lead, rows, width], [*lead, keys, width], [*lead, keys, draw.size()]]
+        if draw.random.random() < 0.1:
+            shapes[draw.number(0, 2)][0] += 1
+        layouts = [draw.random.choice(("plain", "row", "leaf")) for _ in shapes]
+        kind = draw.dtype if draw.form * 10 % 1 < 0.5 else float32
+        tensors = [draw.tensor(*each) for each in zip(shapes, [kind] * 3, layouts, strict=True)]
+        return [*tensors, None, draw.random.choice((0.0, 0.0, 0.5)), draw.form < 0.5]
     if rule == "transposed_convolution":
         return transposed_arguments(draw, int(op[-2]))
     if rule == "convolution":
@@ -369,7 +379,7 @@ def further_arguments(draw, op, rule, x, sizes):
     if rule == "class_loss":
         rows = draw.size()
         x = draw.tensor([rows, draw.number(1, 4)], float32)
-        classes = gradwire.zeros([rows if draw.random.random() < 0.8 else draw.size()], dtype=int64)
+        classes = gradwire.tensor(np.zeros(rows if draw.random.random() < 0.8 else draw.size(), np.int64))
         return [x, classes, None, None, -100, None, ("mean", "sum", "none")[int(draw.form * 3)]]
     if rule == "embedding_bag":
         weight = draw.tensor(draw.sizes(2), float32, "leaf")

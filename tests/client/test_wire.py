@@ -141,6 +141,10 @@ def test_a_batch_of_a_stream():
     expected = service_pb2.RunRequest(first_seq=1000, acknowledged_seq=999, commands=[command, command])
     assert service_pb2.StreamRequest.FromString(data) == service_pb2.StreamRequest(batch=expected)
     assert size == expected.ByteSize()
+    expected.recorded = True
+    data, size = wire.stream_batch(1000, 999, [wire.framed(command.SerializeToString())] * 2, recorded=True)
+    assert service_pb2.StreamRequest.FromString(data) == service_pb2.StreamRequest(batch=expected)
+    assert size == expected.ByteSize()
 
 
 def test_an_acknowledgement_of_a_stream():

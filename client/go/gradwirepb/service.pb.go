@@ -1590,7 +1590,10 @@ type RunRequest struct {
 	// Whether to answer with the batch's timings.
 	Timings bool `protobuf:"varint,32,opt,name=timings,proto3" json:"timings,omitempty"`
 	// Whether to answer with the time of each op of the batch. This costs about a microsecond an op.
-	OpTimes       bool `protobuf:"varint,33,opt,name=op_times,json=opTimes,proto3" json:"op_times,omitempty"`
+	OpTimes bool `protobuf:"varint,33,opt,name=op_times,json=opTimes,proto3" json:"op_times,omitempty"`
+	// Whether the commands are of a call that is being recorded as a program. They hardly come again one by one, so the
+	// server makes nothing ready to repeat them. This changes no result.
+	Recorded      bool `protobuf:"varint,34,opt,name=recorded,proto3" json:"recorded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1677,6 +1680,13 @@ func (x *RunRequest) GetTimings() bool {
 func (x *RunRequest) GetOpTimes() bool {
 	if x != nil {
 		return x.OpTimes
+	}
+	return false
+}
+
+func (x *RunRequest) GetRecorded() bool {
+	if x != nil {
+		return x.Recorded
 	}
 	return false
 }
@@ -5058,7 +5068,7 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x05quiet\x18\x1e \x01(\bR\x05quiet\x12\x1d\n" +
 	"\n" +
 	"timeout_ms\x18\x1f \x01(\rR\ttimeoutMsB\t\n" +
-	"\acommandJ\x04\b/\x10<\"\x8e\x02\n" +
+	"\acommandJ\x04\b/\x10<\"\xaa\x02\n" +
 	"\n" +
 	"RunRequest\x12\x1d\n" +
 	"\n" +
@@ -5069,7 +5079,8 @@ const file_gradwire_v1_service_proto_rawDesc = "" +
 	"\x10acknowledged_seq\x18\x05 \x01(\x04R\x0facknowledgedSeq\x120\n" +
 	"\bcommands\x18\x06 \x03(\v2\x14.gradwire.v1.CommandR\bcommands\x12\x18\n" +
 	"\atimings\x18  \x01(\bR\atimings\x12\x19\n" +
-	"\bop_times\x18! \x01(\bR\aopTimesJ\x04\b\x10\x10 \"\xb1\x0f\n" +
+	"\bop_times\x18! \x01(\bR\aopTimes\x12\x1a\n" +
+	"\brecorded\x18\" \x01(\bR\brecordedJ\x04\b\x10\x10 \"\xb1\x0f\n" +
 	"\x06Result\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x12*\n" +
 	"\x05error\x18\x02 \x01(\v2\x12.gradwire.v1.ErrorH\x00R\x05error\x125\n" +

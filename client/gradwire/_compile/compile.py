@@ -237,11 +237,13 @@ class Compiled:
             return self._segmented(*args, **kwargs)
         known, self._known = self._known, None  # dropped if the call raises: one of them may be why
         with RECORDING:
-            recorded = RecordedCall(call, args, kwargs, self._learned, self._verify, not self._fullgraph, known)
+            recorded = RecordedCall(call, args, kwargs, self._learned, self._verify, not self._fullgraph, known, True)
         self._known = None if self._verify else recorded.recorder.known
         self._segmented.use_session(recorded.session)
         self._learned = [*self._learned[-_MOST_FAILURES:], recorded.usage]
-        if recorded.obstacle is not None:
+        recording = recorded.recording
+        if recording is None:
+            assert recorded.obstacle is not None
             self._failures += 1
             if recorded.permanent:
                 for why in recorded.obstacles():
@@ -250,7 +252,6 @@ class Compiled:
                 self._give_up(recorded.obstacle)
             return recorded.answer
         self._failures = 0
-        recording = Recording(recorded)
         held = self._recordings.setdefault(call.key, [])
         same = next((one for one in held if one.entry == recording.entry), None) if self._verify else None
         if same is None:

@@ -47,7 +47,7 @@ class Guard:
 
     def _take(self, roots: Sequence[Any], reachable: ReachableState) -> None:
         self._roots = list(roots)
-        self._key = reachable.key()
+        self._reachable = reachable  # whose key takes time, and is needed only where an identity has changed
         self.handles = dict(reachable.handles)
         self._quick = _Quick(reachable.snapshots, [*reachable.handles.values(), *self._captures])
 
@@ -61,7 +61,7 @@ class Guard:
         if any(capture._spec is not spec for capture, spec in self._quick.captured(self._captures)):
             return False
         reachable = ReachableState(self._used).walk(roots)
-        if reachable.opaque is not None or reachable.key() != self._key:
+        if reachable.opaque is not None or reachable.key() != self._reachable.key():
             return False
         self._take(roots, reachable)
         return True

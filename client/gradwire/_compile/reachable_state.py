@@ -85,6 +85,7 @@ class ReachableState:
         #: By a class's id, since a metaclass may call two classes equal: the slots that are read.
         self._members: dict[int, list[Any]] = {}
         self._queue: deque[tuple[Any, str]] = deque()
+        self._key: tuple[Any, ...] | None = None
 
     def walk(self, roots: Iterable[Any]) -> ReachableState:
         """Look at the roots and at everything they hold."""
@@ -192,7 +193,7 @@ class ReachableState:
         names = labels if is_a(labels, tuple) and len(labels) == len(snapshot.items) else ()
         numbers = self.numbers
         for place, item in enumerate(snapshot.items):
-            if type(item) in PLAIN or id(item) in numbers:
+            if item is MISSING or type(item) in PLAIN or id(item) in numbers:
                 continue
             named = names[place] if names and is_a(names[place], str) else name
             self._enqueue(item, named)
@@ -207,7 +208,6 @@ class ReachableState:
         if container is not None:
             self._add(value, container, name=name)
         elif is_a(value, Handle):
-            self._read_by_name.append((value, name))
             self._add_tensor(value)
         elif is_a(value, types.FunctionType):
             self._read_by_name.append((value, name))
@@ -249,7 +249,9 @@ class ReachableState:
         self.handles[value._id] = value
         held: Any = value.__dict__
         labels = self._names
-        if self.usage is None or self._reads_all:
+        if self.usage is None:  # before a call, what is not set on it stands for itself: `_same_tensor`
+            labels = tuple(sorted(held.keys() - {"_view"} - _IGNORED)) if held else ()
+        elif self._reads_all:
             labels = tuple(sorted({*labels, *held} - {"_view"} - _IGNORED))
         self._add(value, value_snapshots.of_tensor, labels)
         if not is_ours(type(value)):
@@ -435,6 +437,11 @@ class ReachableState:
 
     def key(self) -> tuple[Any, ...]:
         """Key that is equal for different objects with the same structure and values."""
+        if self._key is None:
+            self._key = self._make_key()
+        return self._key
+
+    def _make_key(self) -> tuple[Any, ...]:
         parts: list[Any] = [self._identity(root) for root in self._roots]
         parts.extend(
             (snapshot.fetch, snapshot.labels, tuple([self._identity(item) for item in snapshot.items]))

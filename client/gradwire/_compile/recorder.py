@@ -109,10 +109,12 @@ class Recorder:
     """Commands of one call. `refused` is the error if they cannot become a program.
 
     With `fallback`, nothing is refused: `breaks` says why the call cannot become a program, and it continues.
+    becomes_program: whether later calls are to run the program, so that these commands hardly come again one by one.
     """
 
-    def __init__(self, session: SessionProtocol, fallback: bool = False) -> None:
+    def __init__(self, session: SessionProtocol, fallback: bool = False, becomes_program: bool = True) -> None:
         self.session = session
+        self.becomes_program = becomes_program
         self._fallback = fallback
         #: What no program can hold, each place once, with its line.
         self.breaks: list[str] = []

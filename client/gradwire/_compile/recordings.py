@@ -40,7 +40,8 @@ class RecordedCall:
 
     `permanent` tells that the obstacle lies in what the function reads or calls. With `verify` such obstacles do not
     count, since every call runs uncompiled. With `fallback`, what no program can hold is an obstacle and no error.
-    `answers` are those of an earlier call, used if it had the same session.
+    `answers` are those of an earlier call, used if it had the same session. `recording` is made with `keeps`, if there
+    is no obstacle.
     """
 
     def __init__(
@@ -52,13 +53,15 @@ class RecordedCall:
         verify: bool,
         fallback: bool,
         answers: KnownAnswers | None = None,
+        keeps: bool = False,
     ) -> None:
         self.call = call
+        self.recording: Recording | None = None
         before = ReachableState(learned=learned).walk(call.roots)
         self.session = session = _session_of(call, before)
         session.sync()
         self.feeds = feeds = tensors_of((args, kwargs))
-        self.recorder = recorder = Recorder(session, fallback)
+        self.recorder = recorder = Recorder(session, fallback, becomes_program=not verify)
         recorder.known = answers if answers is not None and answers.are_of(session) else None
         recorder.handles.update((feed._id, feed) for feed in feeds)
         recorder.handles.update(before.handles)
@@ -85,6 +88,8 @@ class RecordedCall:
 
         try:
             self._examine(before, is_unchanged, verify, fallback)
+            if keeps and self.obstacle is None:
+                self.recording = Recording(self)
         finally:
             if recorder.pipelined:  # meanwhile the server has computed
                 session.sync()

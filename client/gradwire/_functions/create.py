@@ -28,6 +28,7 @@ from gradwire._proxy.results import new_proxy
 from gradwire._session.sessions import current_session
 from gradwire._tensor.batching import BATCHING, LIFTS, MADE
 from gradwire._tensor.call import _call, _sizes
+from gradwire._tensor.known_values.bounds import note_bounds
 from gradwire._tensor.out import _into
 from gradwire._tensor.tensor import Tensor, warn_of_scalar
 from gradwire._transport.wire import DataFrame, Template, framed, make_data_frame
@@ -126,6 +127,7 @@ def make_tensor(
             "Only Tensors of floating point and complex dtype can require gradients", errors_pb2.REASON_REQUIRES_GRAD
         )
     made = _send(session or current_session(), array, found, device, requires_grad)
+    note_bounds(made, found, array)
     for shown in MADE if BATCHING else ():
         shown(made)
     return made

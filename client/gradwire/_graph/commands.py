@@ -69,8 +69,11 @@ def run(
     names_gradient = read is _read_gradient
     recorder = session.recorder if name == "set_grad" or names_gradient else None
     known = None if recorder is None else recorder.known_answer(full, values)
-    if recorder is not None and known is None and names_gradient:
-        known = _foretold_gradient(recorder, full, call_site, values, build)
+    if recorder is not None and known is None and not recorder.must_wait:
+        if names_gradient:
+            known = _foretold_gradient(recorder, full, call_site, values, build)
+        elif told is not None and (specs := told()) is not None:
+            known = _learned(recorder, MemoEntry(full, name, call_site, _template(name, key, values, build), specs))
     if known is not None:
         assert recorder is not None
         unwatched(_repeat_recorded, session, recorder, known, values)
@@ -155,9 +158,13 @@ def _foretold_gradient(
     That of an ordinary row-major leaf is: backward makes row-major gradients.
     """
     spec = key[-1]
-    if recorder.must_wait or not (spec.family in recorder.plain_gradients or (_is_ordinary(spec) and not spec.strides)):
+    if not (spec.family in recorder.plain_gradients or (_is_ordinary(spec) and not spec.strides)):
         return None
-    entry = MemoEntry(key, "grad", call_site, make_template(build, values), (spec.gradient(),))
+    return _learned(recorder, MemoEntry(key, "grad", call_site, make_template(build, values), (spec.gradient(),)))
+
+
+def _learned(recorder: RecorderProtocol, entry: MemoEntry) -> MemoEntry | None:
+    """The entry of a command that a recorded call need not wait for; None if its messages have no fixed form."""
     if entry.template is None:
         return None
     recorder.learn_answer(entry)

@@ -54,13 +54,14 @@ class Handle:
     """The base class of Tensor. When the last reference is dropped, the next batch releases the id.
 
     `_known` is not None where the client may find out the tensor's values, and `_item_values` is set where items of the
-    tensor were taken (`_tensor/known_values/`). `_received` tells whether an answer told of the tensor: its memory may
-    be another's.
+    tensor were taken. `_bounds` has the bounds of values that the program gave (`_tensor/known_values/`). `_received`
+    tells whether an answer told of the tensor: its memory may be another's.
     """
 
     __slots__ = (
         "__dict__",
         "__weakref__",
+        "_bounds",
         "_changes_seen",
         "_edge",
         "_grad",
@@ -76,6 +77,7 @@ class Handle:
 
     _session: SessionProtocol
     _id: int
+    _bounds: Any
     _item_values: Any
     _known: Any
     _received: bool

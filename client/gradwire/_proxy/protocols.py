@@ -31,6 +31,7 @@ class RecorderProtocol(Protocol):
 
     counters: dict[int, Callable[[int], None]]
     counted: dict[int, dict[str, Any]]
+    becomes_program: bool
 
     def add_varying(self, key: object, value: float, now: Callable[[int], float]) -> float:
         """Record a number that differs between calls."""

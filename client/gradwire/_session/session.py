@@ -407,6 +407,7 @@ class Session:
         # A release must follow every use of its id. So a batch has releases only if it has all commands that were
         # buffered before the releases were counted, but for those that do not use the id.
         releases = len(self.released)
+        recorder = self.recorder  # read once: the maintenance thread may send while a recording ends
         waiting = len(self.buffer) if end is None else min(len(self.buffer), end - self._taken)
         most_bytes = self._retransmission.batch_bytes(min(_BATCH_BYTES, self.limits.max_message_bytes or _BATCH_BYTES))
         data, records, calls, size = self._take_commands(waiting, most_bytes)
@@ -429,6 +430,7 @@ class Session:
             bool(timed),
             traceparent() if "opentelemetry" in modules else "",
             bool(timed) and any(each.wants_ops for each in timed),
+            recorded=recorder is not None and recorder.becomes_program,
         )
         return InFlightBatch(first, records, request, size, timed, self._step_ends.length, waiters)
 

@@ -30,6 +30,7 @@ from gradwire._session.sessions import current_session
 from gradwire._tensor.arguments import MOST_HALF, MixedListError, Operands, magnitude, write_argument
 from gradwire._tensor.batching import BATCHING, DISPATCH
 from gradwire._tensor.foretelling import DTYPE_RULES, foretell
+from gradwire._tensor.foretelling.indices import has_indices
 from gradwire._tensor.foretelling.kinds import PARAMETER_KINDS
 from gradwire._tensor.in_place import check_in_place, note_written, writes_in_place
 from gradwire._tensor.inference import foresee, holds_anywhere, infer, is_large, learn, modelled, sketch
@@ -381,7 +382,7 @@ def _foretold(
     call_site: tuple[CodeType, int],
 ) -> MemoEntry | None:
     """The entry of a call whose kind has had no answer, if rules describe its results; None if the call must wait."""
-    if not holds_anywhere(key, op, args):
+    if not holds_anywhere(key, op, args) and not has_indices(op):
         return None
     session.raise_if_unusable()
     specs = None if is_large(shapes) else foretell(shapes, op, args, kwargs, key[1])

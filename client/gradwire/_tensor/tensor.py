@@ -86,7 +86,7 @@ _scalar_warned = False
 _FLAG_OF_NON_LEAF = "you can only change requires_grad flags of leaf variables."
 _DETACH_HINT = " To use a computed tensor where no gradient is wanted, take a detached one: var_no_grad = var.detach()."
 # Attributes that only some tensors have.
-_UNLISTED = ("_backward_hooks", "_changes_seen", "_grad_fn", "_item_values", "_known", "_received")
+_UNLISTED = ("_backward_hooks", "_bounds", "_changes_seen", "_grad_fn", "_item_values", "_known", "_received")
 
 
 class Tensor(Casts, Composed, Conjugates, Draws, InPlaceViews, Operators, TensorMethods, Handle):  # type: ignore[misc]

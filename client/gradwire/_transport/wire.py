@@ -22,6 +22,7 @@ _BATCH_TAG = b"\x12"  # StreamRequest.batch = 2
 _ACKNOWLEDGE_TAG = b"\x1a"  # StreamRequest.acknowledge = 3
 _TIMED = b"\x80\x02\x01"  # RunRequest.timings = 32, true
 _OP_TIMES = b"\x88\x02\x01"  # RunRequest.op_times = 33, true
+_RECORDED = b"\x90\x02\x01"  # RunRequest.recorded = 34, true
 _PARENT_TAG = b"\xf2\x01"  # StreamRequest.traceparent = 30
 _OP_TAG = b"\x12"  # Command.op = 2
 _QUIET = b"\xf0\x01\x01"  # Command.quiet = 30, true
@@ -289,13 +290,15 @@ def stream_batch(
     timed: bool = False,
     parent: str = "",
     op_times: bool = False,
+    recorded: bool = False,
 ) -> tuple[bytes, int]:
     """A serialized StreamRequest with a batch of framed commands, and the bytes of credit it uses.
 
-    `timed` requests timings, `op_times` those of each op. `parent` is the traceparent of the batch's trace.
+    `timed` requests timings, `op_times` those of each op. `parent` is the traceparent of the batch's trace. `recorded`:
+    whether the commands are of a call that becomes a program.
     """
     head = b"\x18" + varint(first_seq) + (b"\x28" + varint(acknowledged) if acknowledged else b"")
-    tail = (_TIMED if timed else b"") + (_OP_TIMES if op_times else b"")
+    tail = (_TIMED if timed else b"") + (_OP_TIMES if op_times else b"") + (_RECORDED if recorded else b"")
     size = len(head) + sum(map(len, commands)) + len(tail)
     trace = _PARENT_TAG + varint(len(parent)) + parent.encode() if parent else b""
     return b"".join((trace, _BATCH_TAG, varint(size), head, *commands, tail)), size

@@ -264,7 +264,7 @@ class Command(_message.Message):
     def __init__(self, create: _Optional[_Union[_commands_pb2.CreateRequest, _Mapping]] = ..., op: _Optional[_Union[_commands_pb2.OpRequest, _Mapping]] = ..., backward: _Optional[_Union[_commands_pb2.BackwardRequest, _Mapping]] = ..., retain_grad: _Optional[_Union[_commands_pb2.RetainGradRequest, _Mapping]] = ..., grad: _Optional[_Union[_commands_pb2.GradRequest, _Mapping]] = ..., gradients: _Optional[_Union[_commands_pb2.GradientsRequest, _Mapping]] = ..., set_grad: _Optional[_Union[_commands_pb2.SetGradRequest, _Mapping]] = ..., set_requires_grad: _Optional[_Union[_commands_pb2.SetRequiresGradRequest, _Mapping]] = ..., set_data: _Optional[_Union[_commands_pb2.SetDataRequest, _Mapping]] = ..., manual_seed: _Optional[_Union[_commands_pb2.ManualSeedRequest, _Mapping]] = ..., describe: _Optional[_Union[_commands_pb2.DescribeRequest, _Mapping]] = ..., read: _Optional[_Union[_commands_pb2.ReadRequest, _Mapping]] = ..., release: _Optional[_Union[_commands_pb2.ReleaseRequest, _Mapping]] = ..., graph: _Optional[_Union[_commands_pb2.GraphRequest, _Mapping]] = ..., calls: _Optional[_Union[_commands_pb2.Calls, _Mapping]] = ..., prepare: _Optional[_Union[_commands_pb2.Prepare, _Mapping]] = ..., register_program: _Optional[_Union[_programs_pb2.RegisterProgramRequest, _Mapping]] = ..., run_program: _Optional[_Union[_programs_pb2.RunProgramRequest, _Mapping]] = ..., register_hook: _Optional[_Union[_hooks_pb2.RegisterHookRequest, _Mapping]] = ..., remove_hook: _Optional[_Union[_hooks_pb2.RemoveHookRequest, _Mapping]] = ..., resume_backward: _Optional[_Union[_hooks_pb2.ResumeBackwardRequest, _Mapping]] = ..., record_function: _Optional[_Union[_hooks_pb2.RecordFunctionRequest, _Mapping]] = ..., checkpoint: _Optional[_Union[_hooks_pb2.CheckpointRequest, _Mapping]] = ..., name_edge: _Optional[_Union[_hooks_pb2.NameEdgeRequest, _Mapping]] = ..., pack_saved: _Optional[_Union[_hooks_pb2.PackSavedRequest, _Mapping]] = ..., saved_value: _Optional[_Union[_hooks_pb2.SavedValueRequest, _Mapping]] = ..., load_program: _Optional[_Union[_programs_pb2.LoadProgramRequest, _Mapping]] = ..., save_program: _Optional[_Union[_programs_pb2.SaveProgramRequest, _Mapping]] = ..., collective: _Optional[_Union[_collectives_pb2.CollectiveRequest, _Mapping]] = ..., set_counters: _Optional[_Union[_commands_pb2.SetCountersRequest, _Mapping]] = ..., quiet: bool = ..., timeout_ms: _Optional[int] = ...) -> None: ...
 
 class RunRequest(_message.Message):
-    __slots__ = ("session_id", "writer", "first_seq", "epoch", "acknowledged_seq", "commands", "timings", "op_times")
+    __slots__ = ("session_id", "writer", "first_seq", "epoch", "acknowledged_seq", "commands", "timings", "op_times", "recorded")
     SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     WRITER_FIELD_NUMBER: _ClassVar[int]
     FIRST_SEQ_FIELD_NUMBER: _ClassVar[int]
@@ -273,6 +273,7 @@ class RunRequest(_message.Message):
     COMMANDS_FIELD_NUMBER: _ClassVar[int]
     TIMINGS_FIELD_NUMBER: _ClassVar[int]
     OP_TIMES_FIELD_NUMBER: _ClassVar[int]
+    RECORDED_FIELD_NUMBER: _ClassVar[int]
     session_id: str
     writer: int
     first_seq: int
@@ -281,7 +282,8 @@ class RunRequest(_message.Message):
     commands: _containers.RepeatedCompositeFieldContainer[Command]
     timings: bool
     op_times: bool
-    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., first_seq: _Optional[int] = ..., epoch: _Optional[int] = ..., acknowledged_seq: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., timings: bool = ..., op_times: bool = ...) -> None: ...
+    recorded: bool
+    def __init__(self, session_id: _Optional[str] = ..., writer: _Optional[int] = ..., first_seq: _Optional[int] = ..., epoch: _Optional[int] = ..., acknowledged_seq: _Optional[int] = ..., commands: _Optional[_Iterable[_Union[Command, _Mapping]]] = ..., timings: bool = ..., op_times: bool = ..., recorded: bool = ...) -> None: ...
 
 class Result(_message.Message):
     __slots__ = ("seq", "error", "create", "op", "backward", "retain_grad", "grad", "gradients", "set_grad", "set_requires_grad", "set_data", "manual_seed", "describe", "read", "release", "graph", "prepare", "register_program", "run_program", "register_hook", "remove_hook", "resume_backward", "record_function", "checkpoint", "name_edge", "pack_saved", "saved_value", "load_program", "save_program", "collective", "set_counters")

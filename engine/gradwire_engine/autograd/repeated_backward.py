@@ -40,6 +40,9 @@ Making: TypeAlias = "Generator[None, None, NotedPass]"
 class PassMemo:
     """The passes of a session over known graphs; the longest unused are forgotten."""
 
+    #: Whether graphs may come again, so that unknown ones are noted.
+    notes = True
+
     def __init__(self) -> None:
         self._known: OrderedDict[_Key, NotedPass | int | None] = OrderedDict()
         self._nodes = 0
@@ -54,7 +57,7 @@ class PassMemo:
         as `backward`.
         """
         context = CURRENT.get()
-        if not may_repeat():
+        if not may_repeat() or not (self.notes or self._known):
             return None
         interrupt = context.interrupt or NEVER
         if interrupt.node_began is not None or context.duals.active or context.tracer is not None:
@@ -81,7 +84,7 @@ class PassMemo:
             if noted.missed >= _MOST_MISSED:
                 self._known[key] = None  # what its nodes save varies too much
             return received
-        return None if noted is None else self._note(key, nodes, root, noted, context, retain)
+        return None if noted is None or not self.notes else self._note(key, nodes, root, noted, context, retain)
 
     @staticmethod
     def graph(root: Tensor) -> tuple[_Key, list[Any]] | None:

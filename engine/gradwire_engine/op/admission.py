@@ -19,7 +19,7 @@ import numpy as np
 from gradwire_engine.core import dtypes
 from gradwire_engine.core.context import Account
 from gradwire_engine.core.errors import EngineError, Reason
-from gradwire_engine.op.cost import alike
+from gradwire_engine.op.cost import alike, of_one_shape
 
 if TYPE_CHECKING:
     from gradwire_engine.op.declaration import Declaration
@@ -53,8 +53,12 @@ def result_bytes(op: Declaration, arrays: list[Any]) -> int:
 
 def needed(op: Declaration, arrays: list[Any]) -> int:
     """Upper bound of a call's peak bytes: results and temporary memory."""
-    results = result_bytes(op, arrays)
     work = op.work
+    one = of_one_shape(arrays) if op.promotes and op.view is False and op.sizes is None else None
+    if one is not None and one.dtype.kind == "f" and one.itemsize > 2 and not callable(work):
+        results: int = one.size * one.itemsize * max(1, len(op.outputs))  # what is computed below
+        return results if work is None else results + int(work * max(results, one.nbytes))
+    results = result_bytes(op, arrays)
     if work is None and _are_plain(op, arrays):
         return results
     if op.widens:

@@ -51,6 +51,9 @@ def linear(weight: float, backward: float = 3.0) -> Cost:
     """Cost of `weight` operations per element read or written; its formulas cost `backward` times as much."""
 
     def works(*arrays: Any) -> float:
+        one = of_one_shape(arrays)
+        if one is not None:
+            return float(weight * max(one.size, 1) * max(1.0, one.itemsize / _USUAL))
         first = alike(arrays[0]) if arrays and type(arrays[0]) is list else None
         if first is not None and len(arrays) == 1 + sum(type(each) in _NUMBERS for each in arrays[1:]):
             return float(weight * len(arrays[0]) * (first.size + _ITEM) * max(1.0, first.itemsize / _USUAL))
@@ -81,6 +84,24 @@ def alike(items: list[Any]) -> Any:
     shape, dtype = first.shape, first.dtype
     for each in items:
         if type(each) is not np.ndarray or each.dtype is not dtype or each.shape != shape:
+            return None
+    return first
+
+
+def of_one_shape(arrays: Any) -> Any:
+    """The first of the arrays among arguments, if all are in host memory, of one shape and dtype; else None.
+
+    The other arguments must be numbers. Most calls of elementwise ops are such, so their estimates take a fifth.
+    """
+    first = None
+    for each in arrays:
+        kind = type(each)
+        if kind is np.ndarray:
+            if first is None:
+                first = each
+            elif each.dtype is not first.dtype or each.shape != first.shape:
+                return None
+        elif kind is not float and kind not in _NUMBERS:
             return None
     return first
 

@@ -70,6 +70,7 @@ _RULES = {
     "roll": {"roll"},
     "dropout": {"dropout"},
     "layer_norm": {"layer_norm"},
+    "attention": {"scaled_dot_product_attention"},
     "transposed_convolution": {"conv_transpose1d", "conv_transpose2d", "conv_transpose3d"},
     "dot": {"dot"},
     "all_close": {"allclose"},

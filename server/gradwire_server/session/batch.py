@@ -55,6 +55,7 @@ def run_unary(call: PendingCall) -> Generator[None, None, bytes]:
             return held
     answer = spec.response()
     session.unary_commands += 1
+    session.expect_repeats(True)
     session.inline_left = session.limits.max_inline_bytes
     session.cancel_token.begin_call(call.ticket, call.deadline)
     session.command.number = 0
@@ -158,6 +159,7 @@ def run_batch(call: PendingCall) -> Steps[bytes]:
     _check_order(writer, first, count)
     writer.responses.acknowledge(acknowledged)
     writer.dropped.acknowledge(acknowledged)
+    session.expect_repeats(not request.recorded)
     response = service_pb2.RunResponse(epoch=session.epoch)
     repeated = 0 if first > writer.applied else min(writer.applied + 1 - first, count)
     earlier = writer.responses.results(first, first + repeated - 1) if repeated else []

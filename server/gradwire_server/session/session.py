@@ -152,6 +152,12 @@ class Session(TensorTable):
             CURRENT.set(context)
             self.current = context
 
+    def expect_repeats(self, expected: bool) -> None:
+        """Whether the next commands may come again one by one. Else nothing is made ready to repeat them."""
+        self.repeat_room.is_open = expected
+        if self.passes is not None:
+            self.passes.notes = expected
+
     def choose_watch(self) -> None:
         """Begin a call of a watched session: its ops are counted, or are not."""
         times = self.activity.watched

@@ -9,6 +9,7 @@ import pytest
 
 from gradwire_engine.op import admission, cost
 from gradwire_engine.op.declaration import OPS
+from gradwire_engine.op.workload import estimate
 
 
 def _zeros(*shape: int, dtype: str = "f4") -> np.ndarray:
@@ -117,3 +118,30 @@ def test_indexing_costs_the_row_that_each_index_selects() -> None:
     assert made.forward(_zeros(100, 7), 0, _zeros(5, dtype="i8")) == 3.0 * (705 + 5 * 7)
     assert made.forward(2.0) == 0.0
     assert cost.gathering(3).forward(_zeros(100), 0, _zeros(5, dtype="i8")) == 315.0
+
+
+POINTWISE = sorted(
+    name for name, op in OPS.items() if op.promotes and op.view is False and op.list_position < 0 and not op.outputs
+)
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (), (0, 2), (1 << 20,)])
+@pytest.mark.parametrize("dtype", ["f4", "f8", "f2", "i8"])
+def test_operands_of_one_shape_and_dtype_are_estimated_as_any(
+    dtype: str, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = _zeros(*shape, dtype=dtype)
+
+    def asked() -> list[tuple[float, int]]:
+        found = []
+        for name in POINTWISE:
+            op = OPS[name]
+            arrays = [given if place in op.tensor_positions else 2.0 for place in range(len(op.params))]
+            found.append((estimate(op, arrays), admission.needed(op, arrays)))
+        return found
+
+    quick = asked()
+    monkeypatch.setattr(cost, "of_one_shape", lambda arrays: None)
+    monkeypatch.setattr(admission, "of_one_shape", lambda arrays: None)
+    assert len(POINTWISE) > 50
+    assert quick == asked()

@@ -48,9 +48,9 @@ class Side:
         self.seq, self.ticket = 0, 0
         self.repeated = 0
 
-    def run(self, commands: list[service_pb2.Command]) -> bytes:
+    def run(self, commands: list[service_pb2.Command], recorded: bool = False) -> bytes:
         self.ticket += 1
-        request = service_pb2.RunRequest(writer=1, first_seq=self.seq + 1, commands=commands)
+        request = service_pb2.RunRequest(writer=1, first_seq=self.seq + 1, commands=commands, recorded=recorded)
         self.seq += sum(each.calls.count if each.HasField("calls") else 1 for each in commands)
         return self.apply(request.SerializeToString())
 
@@ -341,3 +341,37 @@ def test_a_step_is_not_refused_for_results_that_are_kept_to_note_it(room: float,
         assert not service_pb2.RunResponse.FromString(answer).results, turn
         assert not session.kept_ids
         assert session.store[2].grad.array.tobytes() == (16 * data).tobytes()  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_recorded_batches_make_nothing_ready_and_leave_the_same_state(seed: int) -> None:
+    program = Program(seed)
+    (ordinary, recorded), sgd = sides_of(program, False, True)
+    for number in range(8):
+        commands, made = program.step(sgd)
+        commands.append(command(c.ReleaseRequest(tensors=made), quiet=True))
+        assert ordinary.run(commands) == recorded.run(commands, recorded=True), number
+        assert seen(ordinary) == seen(recorded), number
+    assert not recorded.repeated
+    assert not recorded.session.passes._known  # type: ignore[union-attr]
+    assert not recorded.session.steps._known  # type: ignore[union-attr]
+
+
+def test_recorded_batches_use_what_earlier_ones_have_made_ready() -> None:
+    program = Program(1)
+    (side,), sgd = sides_of(program, True)
+    for _ in range(4):
+        side.run(program.step(sgd)[0])
+    found = watched(side)
+    side.run(program.step(sgd)[0], recorded=True)
+    assert found == [True]
+
+
+def test_batches_after_a_recorded_one_are_made_ready() -> None:
+    program = Program(1)
+    (side,), sgd = sides_of(program, True)
+    side.run(program.step(sgd)[0], recorded=True)
+    for _ in range(4):
+        side.run(program.step(sgd)[0])
+    assert side.repeated
+    assert side.session.passes._known  # type: ignore[union-attr]

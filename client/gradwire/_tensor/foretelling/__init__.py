@@ -14,6 +14,7 @@ from gradwire._base.dtypes import dtype, float32
 from gradwire._proxy.handle import Handle
 from gradwire._proxy.memo import Spec, intern
 from gradwire._tensor.foretelling.dtypes import DTYPES
+from gradwire._tensor.foretelling.indices import are_in_range, has_indices
 from gradwire._tensor.foretelling.kinds import have_kinds
 from gradwire._tensor.foretelling.nodes import NODES
 from gradwire._tensor.shape_rules import MAY_COPY, Shapes
@@ -23,6 +24,8 @@ _NamedValues = Sequence[tuple[str, Any]]
 _NO_NODE = "-"
 # View origins of the contract (ViewOrigin).
 _MULTIPLE, _NO_GRAD = 1, 2
+# Named arguments that decide nothing of a result's description, and the values with which the server refuses no call.
+_MUTE = {"approximate": ("none", "tanh"), "enable_gqa": (False,)}
 #: Rule, node and kind of view of each op that has a dtype rule; filled when the ops' module is imported.
 DTYPE_RULES: dict[str, tuple[str, str, str]] = {}
 
@@ -37,6 +40,8 @@ def foretell(
     declared = DTYPE_RULES.get(op)
     recording, default = mode if type(mode) is tuple else (mode, float32)
     if declared is None or shapes is None or type(recording) is not bool or not have_kinds(op, args, kwargs):
+        return None
+    if has_indices(op) and not are_in_range(op, args):
         return None
     rule, node, views = declared
     specs: list[Spec] = []
@@ -69,8 +74,8 @@ def foretell(
         return None
     if leaf and (recorded or not all(kind.is_floating_point for kind in dtypes)):
         return None
-    if named.get("approximate") in ("none", "tanh"):
-        del named["approximate"]  # of gelu
+    for mute in [each for each, value in named.items() if value in _MUTE.get(each, ())]:
+        del named[mute]
     if named and set(named) != {"dtype"} and not _are_numbers(named.values()):
         return None
     made = []

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from gradwire._base.dtypes import bool as bool_dtype
-from gradwire._base.dtypes import dtype, int64
+from gradwire._base.dtypes import dtype, int32, int64
 from gradwire._proxy.memo import Spec
 
 #: The dtypes of the results, the last one for all further results; None if unknown.
@@ -113,6 +113,18 @@ def _masked(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any],
     return _floats(specs[:1], others, named, default) if len(specs) == 2 and specs[1].dtype is bool_dtype else None
 
 
+def _rows(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
+    """embedding: the table's dtype, after indices."""
+    indices = bool(specs) and specs[0].dtype in (int32, int64)
+    return _full_precision(specs[1:], others, named, default) if indices else None
+
+
+def _classes(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
+    """Losses of scores and classes: the scores' dtype."""
+    whole = len(specs) == 2 and specs[1].dtype is int64
+    return _full_precision(specs[:1], others, named, default) if whole else None
+
+
 def _copied(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
     """copy_: the target's dtype, whatever the source's."""
     return (specs[0].dtype,) if len(specs) == 2 else None
@@ -162,11 +174,13 @@ DTYPES: dict[str, DtypeRule] = {
     "filled": _filled,
     "drawn": _drawn,
     "chosen": _chosen,
+    "classes": _classes,
     "close": _close,
     "copied": _copied,
     "masked": _masked,
     "of_first": _of_first,
     "ranged": _ranged,
+    "rows": _rows,
     "sums": _sums,
     "whole": _whole,
     "ordered": _ordered,

@@ -50,6 +50,7 @@ from gradwire._tensor.shape_rules.elementwise import (
     triangle,
 )
 from gradwire._tensor.shape_rules.layers import (
+    attention,
     batch_norm,
     class_loss,
     elementwise_loss,
@@ -98,6 +99,6 @@ RULES: dict[str, Rule] = {
         stack, cat, index_select, gather, embedding, repeat, pad, topk, sort, roll, dropout, drawn, layer_norm,
         deviation, detach, copied, converted, elementwise_loss, class_loss, embedding_bag, convolution,
         batch_norm, pooling, adaptive_pooling, recurrent, contiguous, viewed_as, expanded_as, log_of_sums,
-        drawn_integers, transposed_convolution, dot, all_close,
+        drawn_integers, transposed_convolution, dot, all_close, attention,
     )
 }  # fmt: skip

@@ -72,6 +72,32 @@ def batch_norm(
     return dense(shape) if has_parameters((running_mean, running_var, weight, bias), shape[1:2]) else None
 
 
+def attention(
+    op: str,
+    query: Any,
+    key: Any = None,
+    value: Any = None,
+    attn_mask: Any = None,
+    dropout_p: Any = 0.0,
+    is_causal: Any = False,
+    scale: Any = None,
+    enable_gqa: Any = False,
+) -> Shapes:
+    """scaled_dot_product_attention of heads of one number, without a mask and dropout."""
+    if not all(isinstance(each, Handle) for each in (query, key, value)) or attn_mask is not None:
+        return None
+    if type(dropout_p) not in (int, float) or dropout_p != 0 or type(is_causal) is not bool or enable_gqa is not False:
+        return None
+    if scale is not None and type(scale) is not float:
+        return None
+    sizes, keys, values = (tuple(each._spec.shape) for each in (query, key, value))
+    if len(sizes) < 2 or 0 in (*sizes, *keys, *values) or len(keys) != len(sizes) or len(values) != len(sizes):
+        return None
+    if keys != (*sizes[:-2], keys[-2], sizes[-1]) or values[:-1] != keys[:-1]:
+        return None
+    return dense((*sizes[:-1], values[-1]))
+
+
 def recurrent(op: str, input: Any, *args: Any, **named: Any) -> Shapes:
     """A layer of an LSTM, a GRU or an RNN without a projection: the results of all steps, and the last states."""
     states, tensors = (2, 6) if op == "lstm_layer" else (1, 5)

@@ -3908,6 +3908,10 @@ pub struct RunRequest {
     /// Whether to answer with the time of each op of the batch. This costs about a microsecond an op.
     #[prost(bool, tag = "33")]
     pub op_times: bool,
+    /// Whether the commands are of a call that is being recorded as a program. They hardly come again one by one, so the
+    /// server makes nothing ready to repeat them. This changes no result.
+    #[prost(bool, tag = "34")]
+    pub recorded: bool,
 }
 /// A command's answer.
 #[derive(Clone, PartialEq, ::prost::Message)]

@@ -54,7 +54,7 @@ def find_step(
 ) -> Step | None:
     """The step that begins with the calls of command `first`, before a backward; None if there is none."""
     steps = session.steps
-    if steps is None or _backward_of(commands, kinds, first) < 0:
+    if steps is None or not session.repeat_room.is_open or _backward_of(commands, kinds, first) < 0:
         return None
     calls = commands[first].calls
     prepared = writer.prepared.get(int.from_bytes(calls.words[:_WORD], "little"))

@@ -100,11 +100,15 @@ class Repeat:
 
 
 class RepeatRoom:
-    """Room for the descriptions of a session's ops. Where it is used up, the op that first took some loses its own."""
+    """Room for the descriptions of a session's ops. Where it is used up, the op that first took some loses its own.
 
-    __slots__ = ("_taken", "_used")
+    is_open: whether calls may come again, so that what repeats them is made.
+    """
+
+    __slots__ = ("_taken", "_used", "is_open")
 
     def __init__(self) -> None:
+        self.is_open = True
         self._used = 0
         self._taken: dict[Repeats, int] = {}
 
@@ -161,6 +165,8 @@ class Repeats:
 
     def apply(self, arguments: tuple[Any, ...]) -> Any:
         """Apply the op, in its context, to arguments that `last.following` does not take. Raises EngineError."""
+        if not (self._room.is_open or self._known or _recipes):
+            return self._call.apply(arguments)
         key = self._key(arguments)
         known = self._known.get(key) or self._add(key)
         if known.call is not _nothing:
@@ -169,8 +175,8 @@ class Repeats:
                 return self._call.apply(arguments)
             self._passed(known)
             return made
-        if known.waiting:
-            known.waiting -= 1
+        if known.waiting or not self._room.is_open:
+            known.waiting -= self._room.is_open
             return self._call.apply(arguments)
         return self._make(key, known, arguments)
 
