@@ -1,4 +1,4 @@
-"""What a worker preloads: nothing while its sessions are small."""
+"""What a worker preloads and which pages it readies: nothing while its sessions are small."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 import gradwire
 from gradwire_engine.compile.eager.preloading import Preloader
+from gradwire_server.common.allocator import PAGES
 from gradwire_server.worker import runtime
 from tests.server.harness import LIMITS, Running
 
@@ -21,6 +22,23 @@ class Noted:
 
     def begin(self) -> None:
         self.begun = True
+
+
+def test_pages_are_readied_once_for_a_large_session_and_for_no_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    readied: list[int] = []
+    monkeypatch.setattr(runtime, "ready_pages", readied.append)
+    running = Running(LIMITS)
+    try:
+        with gradwire.connect(running.address):
+            small: Any = gradwire.tensor(np.ones(1000, np.float32))
+            assert (small * 2).sum().item() == 2000
+            assert not readied
+            large: Any = gradwire.tensor(np.ones(runtime.PAGES_WORTH // 4, np.float32))
+            for _ in range(3):
+                assert (large * 2).sum().item() == runtime.PAGES_WORTH // 2
+            assert readied == [min(PAGES, LIMITS.max_bytes // 16)]
+    finally:
+        running.stop()
 
 
 def test_small_sessions_preload_nothing_and_a_large_one_does(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from gradwire_engine.autograd.headroom import needed as needed_back
 from gradwire_engine.autograd.listed_edges import edges_of
 from gradwire_engine.autograd.listed_sequences import plain_sum
 from gradwire_engine.autograd.noted_pass import NotedPass, Stopped, Unusual, described, loaded, pauses, same_bits
-from gradwire_engine.core.context import Context
+from gradwire_engine.core.context import Account, Context
 from gradwire_engine.graph.graph import AccumulateGrad, Node
 from gradwire_engine.graph.saved import Saved
 from gradwire_engine.graph.tensor import Tensor
@@ -46,6 +46,11 @@ _PLAIN = (Op, int, float, complex, str, tuple, type(None), BuiltinFunctionType)
 _OF_ARRAYS = frozenset(("array", "base", "data", "flags", "host", "item", "storage", "strides"))
 
 
+def most_room(account: Account) -> int:
+    """The bytes that a pass may count at most, to be noted now."""
+    return min(MOST_ROOM, account.limit - account.bytes) if account.limit else MOST_ROOM
+
+
 class Noting:
     """Computes a pass by its formulas, without effect on the graph, and notes what it computes."""
 
@@ -59,8 +64,7 @@ class Noting:
         self._large: set[int] = set()  # registers of large arrays
         self._without_grad = replace(context, grad_enabled=False) if by_ops else context
         self._recipes: dict[Any, _Recipe] = {}
-        account = context.account
-        self._most = min(MOST_ROOM, account.limit - account.bytes) if account.limit else MOST_ROOM
+        self._most = most_room(context.account)
         self._held: dict[int, Any] = {}  # constants by register
         self._pending: dict[Any, list[int | None]] = {}  # registers of the gradients that arrived, by output
         self._numbers = {node: number for number, node in enumerate(nodes)}

@@ -9,15 +9,15 @@ same. Where anything is unusual, nothing has changed, and the ordinary pass runs
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator
 from copy import copy
-from math import prod
 from time import monotonic
 from typing import Any, TypeAlias
 
 from gradwire_engine.autograd.backward_pass import NEVER, cancelled
 from gradwire_engine.autograd.noted_pass import Later, NotedPass, Ran, Stopped, begin, is_plain
-from gradwire_engine.autograd.noting import MOST_ROOM, Noting
+from gradwire_engine.autograd.noting import MOST_ROOM, Noting, most_room
+from gradwire_engine.autograd.pass_room import room_of
 from gradwire_engine.core.context import CURRENT, Context
 from gradwire_engine.graph.callbacks import hooks_on
 from gradwire_engine.graph.graph import LAST, AccumulateGrad, Node
@@ -122,8 +122,11 @@ class PassMemo:
         self._add(key, len(nodes), count)
         if (count == 1 and self._unused > _MOST_UNUSED) or key not in self._known:
             return None
-        if not _is_notable(nodes):
+        room = room_of(nodes, root)
+        if room > MOST_ROOM or any(type(node) is Node and node.work >= LONG for node in nodes):
             self._known[key] = None
+            return None
+        if room > most_room(context.account):
             return None
         return begin(self._noting(key, Noting(nodes, root, context, False), retain))
 
@@ -215,19 +218,6 @@ def _made_of_ops(by_parts: _Key | None, nodes: list[Any], root: Tensor, context:
 
 def _count(key: _Key) -> int:
     return int(key[0])
-
-
-def _is_notable(nodes: Sequence[Any]) -> bool:
-    """Whether no formula of a pass is expensive, and its gradients take little memory."""
-    room = 0
-    for node in nodes:
-        if type(node) is Node:
-            if node.work >= LONG:
-                return False
-            for meta in node.metas:
-                if meta is not None:
-                    room += prod(meta[0]) * meta[1].itemsize
-    return room <= MOST_ROOM
 
 
 class _Kinds:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import os
 import threading
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -197,12 +198,23 @@ class Call:
             raise error_of("primitive_execute", status)
 
 
+def _opened(path: str) -> ctypes.CDLL:
+    """The library's file, loaded while other threads run: Python's own call keeps its lock for 5 ms. Raises OSError."""
+    opened = getattr(ctypes.CDLL(None), "dlopen", None)
+    if opened is None:
+        return ctypes.CDLL(path)
+    opened.restype, opened.argtypes = ctypes.c_void_p, (ctypes.c_char_p, ctypes.c_int)
+    handle = opened(os.fsencode(path), os.RTLD_NOW | os.RTLD_LOCAL)
+    # Where it failed, Python's own call fails too, and says why.
+    return ctypes.CDLL(path, handle=handle) if handle else ctypes.CDLL(path)
+
+
 class Library:
     """The loaded library: one engine, one stream. Any thread may use it."""
 
     def __init__(self, path: str) -> None:
         """Load the library. Raises OSError if it cannot be loaded or is another version."""
-        loaded = ctypes.CDLL(path)
+        loaded = _opened(path)
         self.calls: dict[str, Any] = {}
         try:
             for name, arguments in _SIGNATURES.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from types import CodeType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -156,11 +157,32 @@ class Source:
         return made
 
 
+class Codes:
+    """Compiled texts. known: those of earlier processes. noted: is called with those that this process compiles."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, CodeType] = {}
+        self.noted: Callable[[str, CodeType], object] | None = None
+
+    def of(self, text: str) -> CodeType:
+        """The code of a text."""
+        code = self.known.get(text)
+        if code is None:
+            code = compile(text, "<repeated call>", "exec")
+            if self.noted is not None:
+                self.noted(text, code)
+        return code
+
+
+#: The compiled texts of this process (compile/eager/call_codes.py).
+CODES = Codes()
+
+
 @lru_cache(maxsize=1024)
 def _compiled(text: str) -> Callable[..., Any]:
     """The function of a source text. Calls that differ in sizes have the same text, and compiling takes 0.4 ms."""
     made: dict[str, Any] = {}
-    exec(compile(text, "<repeated call>", "exec"), _GLOBALS, made)
+    exec(CODES.of(text), _GLOBALS, made)
     bound: Callable[..., Any] = made["bound"]
     return bound
 

@@ -20,11 +20,11 @@ import numpy as np
 from gradwire.v1 import service_pb2
 from gradwire_engine import REGISTRY
 from gradwire_engine.compile.eager.preloading import PRELOADER
-from gradwire_engine.core.device import available, pools
+from gradwire_engine.core.device import available, cupy, pools
 from gradwire_engine.core.dtypes import BY_NAME
 from gradwire_engine.ops.signal.fft_plans import release
 from gradwire_server import __version__
-from gradwire_server.common.allocator import give_back
+from gradwire_server.common.allocator import PAGES, give_back, ready_pages
 from gradwire_server.common.build import build_info, device_info
 from gradwire_server.common.errors import Refusal, refusal_of
 from gradwire_server.common.futures import Steps, until_done
@@ -50,6 +50,9 @@ from gradwire_server.worker.rings import Ring, Rings
 
 _FILE_METHODS = ("SaveFile", "LoadFile")
 _IDLE_SECONDS = 1.0
+#: Bytes of a session from which its commands are expected to take pages.
+PAGES_WORTH = 256 << 10
+_SHARE_OF_PAGES = 16  # the part of all sessions' memory that is brought into memory at most
 _LARGE_SESSION = 8 << 20  # bytes: memory of a session that held this much is returned to the system at once
 log = logging.getLogger("gradwire.server")
 _DATA_FIELD = service_pb2.DownloadResponse.DATA_FIELD_NUMBER
@@ -78,6 +81,7 @@ class Runtime:
         self.bytes = 0  # of all sessions, as of each one's last call; `_tidy` corrects it for collected garbage
         self.reserved = 0  # bytes of these, for offloaded ops
         self.meter = Meter() if counts else None
+        self._has_pages = cupy() is not None  # sessions' bytes may be a GPU's
         self._no_session = Session(0, limits, CancelToken())
         self._cancel_tokens: dict[int, CancelToken] = {}
         self._groups: GroupChannel | None = None
@@ -266,6 +270,9 @@ class Runtime:
         session = self.sessions.get(number, self._no_session)
         if not PRELOADER.begun and session.account.bytes >= PRELOADER.WORTH:
             PRELOADER.begin()
+        if not self._has_pages and session.account.bytes >= PAGES_WORTH:
+            self._has_pages = True
+            ready_pages(min(PAGES, self.limits.max_bytes // _SHARE_OF_PAGES))
         return PendingCall(method, session, raw, ticket, deadline, sent)
 
     def execute(self, call: PendingCall) -> Steps[bytes]:

@@ -14,8 +14,11 @@ import numpy as np
 import pytest
 
 from gradwire_engine import REGISTRY, Account, Context, EngineError, Interrupt, Tensor, activate, backward, tensor
+from gradwire_engine.autograd import noting as noting_module
+from gradwire_engine.autograd import repeated_backward
 from gradwire_engine.autograd.noted_pass import NotedPass, Unusual
 from gradwire_engine.autograd.noting import Noting, _is_of_ops
+from gradwire_engine.autograd.pass_room import room_of
 from gradwire_engine.autograd.repeated_backward import _MOST_UNUSED, _OFTEN, PassMemo
 from gradwire_engine.graph.callbacks import hook_tensor
 from gradwire_engine.graph.hooks import ExternalCallback
@@ -542,15 +545,42 @@ def test_a_pass_after_the_end_of_a_slice_that_is_extended_is_a_list(graphs: Grap
 
 
 def test_noting_keeps_to_the_memory_that_is_left(graphs: Graphs) -> None:
-    # It holds the gradients of all nodes at once.
+    # It counts the gradients of all nodes.
     account = graphs.context.account
     memo = PassMemo()
     loss = chain(graphs, 40)
     limit, account.limit = account.limit, account.bytes + 20 * graphs.leaves[0].array.nbytes
     assert memo.run(loss) is None
+    assert not any(isinstance(each, NotedPass) for each in memo._known.values())
     account.limit = limit
-    assert memo.run(chain(graphs, 40)) is None
-    assert all(each is None for each in memo._known.values())
+    assert memo.run(chain(graphs, 40)) is not None
+
+
+def test_a_pass_that_takes_too_much_memory_to_be_noted_is_not_computed_in_vain(
+    context: Context, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memo, leaf = PassMemo(), tensor(np.ones(64), True)
+    begun: list[Noting] = []
+    in_steps = Noting.in_steps
+
+    def noting(self: Noting) -> Any:
+        begun.append(self)
+        return in_steps(self)
+
+    monkeypatch.setattr(Noting, "in_steps", noting)
+    loss = weighted(made("exp", leaf))
+    found = memo.graph(loss)
+    assert found is not None
+    needs = room_of(found[1], loss)
+    monkeypatch.setattr(repeated_backward, "MOST_ROOM", needs - 1)
+    for _ in range(3):
+        assert memo.run(weighted(made("exp", leaf))) is None
+    assert not begun
+    memo = PassMemo()
+    monkeypatch.setattr(repeated_backward, "MOST_ROOM", needs)
+    monkeypatch.setattr(noting_module, "MOST_ROOM", needs)
+    assert memo.run(loss) is not None
+    assert begun
 
 
 def test_a_formula_that_reads_arrays_is_called_by_each_pass(context: Context) -> None:
@@ -633,6 +663,21 @@ def test_passes_over_nodes_without_a_part_are_repeated(name: str, context: Conte
                 each.grad = None
         assert found[0] == found[1]
     assert repeated >= 4  # views of other strides are left to the ordinary pass
+
+
+@pytest.mark.parametrize("name", ["one result each", *WITHOUT_PARTS])
+def test_the_room_of_a_pass_is_what_noting_it_counts(name: str, context: Context) -> None:
+    """For formulas of lists it may be more: some give None or a view."""
+    a, b, c = (tensor(np.ones((3, 3), dtype), True) for dtype in (np.float32, np.float64, np.float64))
+    if name == "one result each":
+        loss = weighted(made("add", made("mul", a, a), made("sum", b)), c)  # broadcasts, promotes, adds up gradients
+    else:
+        loss = WITHOUT_PARTS[name](b, b, c, 0)
+    found = PassMemo.graph(loss)
+    assert found is not None
+    room, counted = room_of(found[1], loss), Noting(found[1], loss, context, False).noted().room
+    assert room >= counted
+    assert name != "one result each" or room == counted
 
 
 def test_graphs_that_seldom_come_again_are_noted_at_their_second_time(graphs: Graphs) -> None:

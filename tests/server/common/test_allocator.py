@@ -1,6 +1,8 @@
 """The allocator: freed pages go back to the system when there are many, and nothing happens without glibc."""
 
 import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -87,6 +89,7 @@ def test_memory_in_use_is_no_reason_to_give_back(library: _Library) -> None:
 def test_another_c_library_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(allocator, "_library", lambda: None)
     allocator.give_back()
+    assert allocator.ready_pages() is None
 
 
 def test_raising_the_threshold_touches_no_page() -> None:
@@ -97,6 +100,50 @@ def test_raising_the_threshold_touches_no_page() -> None:
         allocator.keep_freed()
     pages = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
     assert pages * resource.getpagesize() < 50 * allocator._KEPT / 4
+
+
+def _in_a_process_of_its_own(code: str) -> list[int]:
+    """The numbers that code prints in a process whose heap nothing else uses, after 16 MiB were readied."""
+    begin = """
+import resource
+from gradwire_server.common import allocator
+allocator.keep_freed()
+library = allocator._library()
+page = library and library.malloc(1 << 20)
+if not page or library.madvise(page & -4096, 4096, allocator._POPULATE_WRITE) or not allocator._resident_bytes():
+    raise SystemExit
+allocator.ready_pages(16 << 20).join()
+"""
+    done = subprocess.run([sys.executable, "-c", begin + code], capture_output=True, text=True, check=True)
+    if not done.stdout:
+        pytest.skip("no glibc since 2.33, or no Linux since 5.14")
+    return [int(each) for each in done.stdout.split()]
+
+
+def test_readied_pages_are_in_memory_before_their_first_use() -> None:
+    (faults,) = _in_a_process_of_its_own("""
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+block = bytes(1) * (8 << 20)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+""")
+    assert faults * resource.getpagesize() < 2 * MIB
+
+
+def test_readied_pages_are_given_back_when_nothing_uses_them() -> None:
+    before, after = _in_a_process_of_its_own("""
+before = allocator._resident_bytes()
+allocator.give_back()
+print(before, allocator._resident_bytes())
+""")
+    assert after < before - 8 * MIB
+
+
+def test_readying_pages_changes_no_content() -> None:
+    block = np.arange(MIB, dtype=np.uint32)
+    if allocator._library() is not None:
+        allocator._touch(block.__array_interface__["data"][0], block.nbytes)
+        allocator._touch(1 << 12, MIB)  # nothing is there
+    assert (block == np.arange(MIB, dtype=np.uint32)).all()
 
 
 def test_the_c_library_counts_freed_bytes() -> None:

@@ -1,6 +1,7 @@
 """Preloading: reads in the background what the first ops on large arrays would wait for.
 
-That is a team's code, the loops that recent processes used, and the kernels that oneDNN generates at its first product.
+That is a team's code, the loops and texts of calls that recent processes used, and the kernels that oneDNN generates at
+its first product.
 Where LLVM must load the loops, they take 70 MiB, of which 12 are the process's own. So a process loads them when a
 session first holds as many bytes as an op needs to use them (`WORTH`). An op that comes earlier waits as it would
 without.
@@ -13,11 +14,13 @@ import logging
 import threading
 from concurrent.futures import Future, wait
 
+from gradwire_engine.compile.eager.call_codes import CallCodes
 from gradwire_engine.compile.eager.library import LIBRARY, Library
 from gradwire_engine.compile.fusion.fused import OPTIONS
 from gradwire_engine.compile.fusion.kernel_cache import available
 from gradwire_engine.core import matrix_product
 from gradwire_engine.core.threads import POOL
+from gradwire_engine.op.repeated_source import CODES
 from gradwire_engine.ops.base.loops import LEAST
 
 log = logging.getLogger("gradwire.engine")
@@ -51,6 +54,7 @@ class Preloader:
     def _load(self, compiler: Future[None], products: Future[None]) -> None:
         def load_loops() -> None:
             try:
+                CallCodes(CODES, OPTIONS.kernels).read()
                 if POOL.threads > 1:
                     POOL.ready_team()
                 self._library.preload()

@@ -108,6 +108,14 @@ class Kernels:
         """The names of loops that this and earlier processes used, the last first. In the kernels' thread only."""
         return self._files.noted()
 
+    def kept(self, name: str) -> bytes | None:
+        """Data that was kept on disk by this name. In the kernels' thread only."""
+        return self._files.read(name)
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Keep data on disk by a name that is no kernel's key. In the kernels' thread only."""
+        self._files.write(name, data)
+
     def stored(self, source: str) -> Kernel | None:
         """The kernel of a source, if it is loaded or on disk. In the kernels' thread only."""
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import subprocess
@@ -327,6 +328,15 @@ def _libraries() -> Iterator[str]:
     """Shared libraries that Python has loaded, which are not oneDNN."""
     with open("/proc/self/maps") as maps:
         yield from sorted({line.split()[-1] for line in maps if "libc.so" in line})
+
+
+@needs_library
+def test_a_library_that_loads_beside_other_threads_is_the_one_that_python_loads() -> None:
+    path = bindings._path()
+    assert path is not None
+    assert bindings._opened(str(path))._handle == ctypes.CDLL(str(path))._handle
+    with pytest.raises(OSError, match="no_such_library"):
+        bindings._opened("/no_such_library.so")
 
 
 def test_a_library_is_found_beside_pythons_or_not_at_all(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
