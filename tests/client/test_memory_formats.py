@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tests.client.oracle import agree, refuse
+from tests.client.oracle import agree, refuse, torch
 
 pytestmark = pytest.mark.usefixtures("session")
 RNG = np.random.default_rng(0)  # conftest.py seeds it anew for each test
@@ -205,3 +205,17 @@ def test_what_is_row_major_in_pytorch_can_be_viewed_flat_after_a_permutation(nam
         return made.view(-1), made.stride()
 
     agree(run)
+
+
+@pytest.mark.parametrize("order", [(1, 0), (0, 1), (2, 0, 1), (0, 3, 1, 2), (3, 1, 0, 2), (0, 4, 1, 2, 3)], ids=str)
+def test_joined_tensors_lie_in_memory_as_in_pytorch(order):
+    sizes = (2, 3, 4, 2, 3)[: len(order)]
+
+    def case(t):
+        x = t.arange(float(torch.Size(sizes).numel())).view(sizes).permute(order)
+        last = x.contiguous()
+        made = [t.cat([x, x], dim) for dim in range(x.dim())] + [t.stack([x, x], dim) for dim in range(x.dim() + 1)]
+        made += [t.cat([x, last]), t.stack([last, x], 1), t.vstack([x, x]), t.cat([x])]
+        return [(each, each.stride(), each.is_contiguous()) for each in made]
+
+    agree(case)

@@ -266,6 +266,8 @@ def test_an_output_that_is_part_of_a_tensor_takes_another_shape():
         lambda t, part: t.cumsum(t.arange(6.0).view(2, 3).t(), 0, out=part),
         lambda t, part: t.neg(t.arange(3.0).expand(2, 3).t(), out=part),
         lambda t, part: t.where(part.t().clone() > 2, t.zeros(()), t.ones(2, 3).t(), out=part),
+        lambda t, part: t.cat([t.arange(2.0).view(1, 2).t(), t.arange(4.0).view(2, 2).t()], 1, out=part.view(3, 2)),
+        lambda t, part: t.cat([t.arange(3.0).view(1, 3).t(), t.arange(3.0).view(1, 3).t()], 1, out=part),
     ],
 )
 def test_an_output_of_another_shape_lies_in_memory_as_the_result_and_its_views_see_that(write):
@@ -297,6 +299,27 @@ def test_where_and_the_products_of_matrices_write_to_out():
         "Expected out type to be Float but got Double",
     )
     refuse(lambda t: t.where(t.ones(2) > 0, out=t.empty(2)), TypeError, "where")
+
+
+def test_where_refuses_numbers_with_an_out():
+    for given in ((1.0, 2.0), (gradwire.ones(2), 2)):
+        own = [torch.ones(2) if isinstance(each, gradwire.Tensor) else each for each in given]
+        with pytest.raises(TypeError, match="must be Tensor, not") as theirs:
+            torch.where(torch.ones(2) > 0, *own, out=torch.empty(2))
+        with pytest.raises(TypeError) as ours:
+            gradwire.where(gradwire.ones(2) > 0, *given, out=gradwire.empty(2))
+        assert str(ours.value) == str(theirs.value)
+
+
+def test_a_chain_of_one_matrix_is_copied_to_out_and_none_is_refused():
+    def case(t):
+        x, out = t.arange(4.0).view(2, 2), t.empty(2, 2)
+        made = t.chain_matmul(x, out=out)
+        x += 1
+        return made is out, out
+
+    agree(case)
+    refuse(lambda t: t.chain_matmul(), RuntimeError, "Expected one or more matrices")
 
 
 @pytest.mark.parametrize("name", ["complex", "polar"])

@@ -106,6 +106,36 @@ def test_samples_of_their_own_draw_as_randomness_says(name: str, randomness: str
     agree(lambda torch: _mapped(torch, BATCHED[name], randomness))
 
 
+@pytest.mark.parametrize("randomness", ["same", "different"])
+@pytest.mark.parametrize("shape", [(4, 3), (4, 3, 2), (4, 3, 2, 1, 2, 2)], ids=len)
+@pytest.mark.filterwarnings("ignore:dropout")
+def test_dropout3d_takes_samples_of_other_than_five_dimensions_for_lone_ones(shape: Any, randomness: str) -> None:
+    agree(lambda torch: _mapped(torch, lambda t, _, own: t.nn.functional.dropout3d(_more(own[:1], *shape)), randomness))
+
+
+@pytest.mark.parametrize("name", ["dropout", "alpha_dropout", "feature_alpha_dropout"])
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_a_dropout_of_all_or_nothing_needs_no_randomness(name: str, p: float) -> None:
+    agree(lambda torch: _mapped(torch, lambda t, _, own: getattr(t.nn.functional, name)(own + 1, p, True), "error"))
+
+
+@pytest.mark.parametrize("name", ["dropout1d", "dropout2d", "dropout3d"])
+@pytest.mark.parametrize("p", [0.0, 1.0])
+@pytest.mark.filterwarnings("ignore:dropout")
+def test_a_dropout_of_all_or_no_channels_needs_no_randomness(name: str, p: float) -> None:
+    def mapped(torch: Any) -> Any:
+        return _mapped(torch, lambda t, _, own: getattr(t.nn.functional, name)(_more(own, 2, 3, 2), p), "error")
+
+    agree(mapped)
+
+
+@pytest.mark.parametrize("module", [torch, gradwire], ids=["torch", "gradwire"])
+def test_dropout1d_refuses_samples_without_channels_even_if_it_drops_none(module: Any) -> None:
+    for training in (True, False):
+        with pytest.raises(RuntimeError, match="Expected 2D or 3D input, but received a 1D input"):
+            _mapped(module, lambda t, _, own, on=training: t.nn.functional.dropout1d(own, 0.5, on), "same")
+
+
 @pytest.mark.parametrize("module", [torch, gradwire], ids=["torch", "gradwire"])
 @pytest.mark.parametrize(("draw", "arguments"), [("bernoulli", ()), ("normal", (1.0,))])
 def test_the_same_numbers_are_refused_for_parameters_that_differ(module: Any, draw: str, arguments: Any) -> None:

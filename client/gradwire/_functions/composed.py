@@ -94,9 +94,11 @@ def qr(input: Any, some: bool = True, *, out: Any = None) -> Any:
 
 def chain_matmul(*matrices: Any, out: Any = None) -> Any:
     """Product of matrices, multiplied in the cheapest order (torch.chain_matmul)."""
-    if len(matrices) > 1 or out is not None:
+    if not matrices:
+        raise refuse("chain_matmul(): Expected one or more matrices")
+    if len(matrices) > 1:
         return ops.linalg_multi_dot(list(matrices), out=out)
-    return matrices[0]
+    return matrices[0] if out is None else _into("chain_matmul", out, ops.clone(matrices[0]), matrices)
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:

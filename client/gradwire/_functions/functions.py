@@ -254,15 +254,20 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any =
     """`input` where the condition holds, `other` elsewhere (torch.where).
 
     The condition alone gives the indices where it holds, as nonzero(as_tuple=True). Raises TypeError if only one of
-    `input` and `other` is given, or none of them with `out`; RuntimeError for an `out` of another dtype.
+    `input` and `other` is given, or, with `out`, one is no tensor; RuntimeError for an `out` of another dtype.
     """
     if input is None and other is None and out is None:
         return condition.nonzero(as_tuple=True)
     if input is None or other is None:
         raise GradwireTypeError("where() takes a condition, or a condition with both `input` and `other`")
-    made = _call("where", (condition, input, other))
     if out is None:
-        return made
+        return _call("where", (condition, input, other))
+    for place, (name, each) in enumerate((("input", input), ("other", other)), 2):
+        if not isinstance(each, Tensor):
+            raise GradwireTypeError(
+                f"where(): argument '{name}' (position {place}) must be Tensor, not {type(each).__name__}"
+            )
+    made = _call("where", (condition, input, other))
     if isinstance(out, Tensor) and out.dtype is not made.dtype:
         raise refuse(f"Expected out type to be {made.dtype.title} but got {out.dtype.title}")
     return _into("where", out, made, (condition, input, other))

@@ -43,7 +43,9 @@ def check_random(level: Level, op: str) -> None:
 
 def draws(call: OpCall) -> bool:
     """Whether a call of an op that may draw random numbers draws some."""
-    if "dropout_p" in call.names and not call.get("dropout_p", 0.0):
+    if "dropout_p" in call.names and call.get("dropout_p", 0.0) in (0, 1):
+        return False
+    if "dropout" in call.base and (call.get("p", 0.5) in (0, 1) or 0 in call.args[0].shape):
         return False
     return "training" not in call.names or bool(call.get("training", call.base not in _EVALUATING))
 
@@ -106,7 +108,7 @@ def random(call: OpCall) -> Any:
     level = call.level
     refuse_in_place(call)
     if not draws(call):
-        return call.args[0]
+        return elementwise(call) if _drops_all(call) else call.args[0]
     if level.randomness == "different":
         return elementwise(call)
     target = call.args[0]
@@ -136,21 +138,33 @@ def dropped(call: OpCall) -> Any:
     value = call.first()
     sample = value.select(0, 0).detach()
     if not draws(call):
-        return call.args[0]
+        made = call.args[0]
+        if call.base == "dropout1d":
+            call.args[0] = sample
+            call.run()  # refuses a sample of other than two or three dimensions
+        return made * 0 if _drops_all(call) else made
     if level.randomness == "same" and 0 < p < 1:
         mask = _mask(call, ops.ones_like(sample))
         made = call.args[0] * mask if "alpha" not in call.base else _saturated(call.args[0], mask != 0, p)
         return call.args[0].copy_(made) if call.in_place else made
     if call.base == "alpha_dropout":
         return elementwise(call)
-    call.args[0] = sample if sample.dim() < 2 else value if _is_lone(call.base, sample) else value.flatten(0, 1)
+    if _is_lone(call.base, sample):  # the samples are the batch, whatever their dimensions
+        return BatchedTensor(_call("dropout2d", (value, p, True)), level)
+    call.args[0] = sample if sample.dim() < 2 else value.flatten(0, 1)
     made = call.run()  # refuses a sample of fewer than two dimensions
     return BatchedTensor(made.reshape(value.shape), level)
 
 
 def _is_lone(base: str, sample: Tensor) -> bool:
     """Whether a sample has channels in front, and no batch of its own."""
-    return (base, sample.dim()) in (("dropout1d", 2), ("dropout3d", 4))
+    ndim = sample.dim()
+    return (base == "dropout1d" and ndim == 2) or (base == "dropout3d" and ndim > 0 and ndim != 5)
+
+
+def _drops_all(call: OpCall) -> bool:
+    """Whether a dropout gives zeros, which needs no draw."""
+    return bool(call.get("training", call.base not in _EVALUATING)) and call.get("p", 0.5) == 1
 
 
 def _mask(call: OpCall, ones: Tensor) -> Any:

@@ -6,7 +6,7 @@ In channels_last and channels_last_3d, an element's channels lie side by side.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from gradwire_engine.core.device import Array
@@ -37,20 +37,33 @@ def order_of(array: Array) -> Ints | None:
 
     These are PyTorch's conditions: among strides that fit both, those of a row-major tensor do not count.
     """
-    order = _OF_RANK.get(array.ndim)
-    return order if order is not None and array.strides[1] and _rises(array, order) else None
+    return order_of_strides(array.shape, array.strides)
+
+
+def order_of_strides(shape: Sequence[int], strides: Sequence[int]) -> Ints | None:
+    """The same of a batch with these sizes and strides."""
+    order = _OF_RANK.get(len(shape))
+    return order if order is not None and strides[1] and _rises(shape, strides, order) else None
 
 
 def order_of_volume(array: Array) -> Ints | None:
     """The same of a volume without a batch: (c, d, h, w)."""
-    return _VOLUME if array.strides[0] and _rises(array, _VOLUME) else None
+    return _VOLUME if array.strides[0] and _rises(array.shape, array.strides, _VOLUME) else None
 
 
-def _rises(array: Array, order: Ints) -> bool:
+def memory_in_order(xp: Any, shape: Sequence[int], dtype: Any, order: Ints | None) -> Array:
+    """Memory with the dimensions in this order; row-major without one."""
+    if order is None:
+        return xp.empty(shape, dtype)
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return xp.empty([shape[dim] for dim in order], dtype).transpose(back)
+
+
+def _rises(shape: Sequence[int], strides: Sequence[int], order: Ints) -> bool:
     """Whether each dimension's stride leaves room for those within it, and the strides are not row-major."""
-    least, channels = 0, array.strides[order[-1]]
+    least, channels = 0, strides[order[-1]]
     for dim in reversed(order):
-        size, stride = array.shape[dim], array.strides[dim]
+        size, stride = shape[dim], strides[dim]
         if not size or stride < least or (dim == order[0] and least == channels):
             return False
         least = stride * size if size > 1 else stride

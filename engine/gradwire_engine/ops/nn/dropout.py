@@ -57,13 +57,17 @@ def _check_rate(p: float) -> None:
         raise EngineError(Reason.ARGUMENT_VALUE, f"dropout probability has to be between 0 and 1, but got {p}")
 
 
+def _draws(input: Any, p: float, training: bool) -> bool:
+    """Whether some elements are dropped and others kept."""
+    return training and 0 < p < 1 and 0 not in input.shape
+
+
 def _channel_dropout(input: Any, p: float, training: bool, unbatched: bool) -> Any:
     _check_rate(p)
+    if not _draws(input, p, training):
+        return input * 0 if training and p == 1 and 0 not in input.shape else input
     batch = unsqueeze(input, 0) if unbatched else input
-    shape = _channels(batch)
-    if not training or p == 0 or 0 in input.shape:
-        return input
-    made = batch * _dropout_noise(zeros(batch, shape), p)
+    made = batch * _dropout_noise(zeros(batch, _channels(batch)), p)
     return squeeze(made, 0) if unbatched else made
 
 
@@ -84,7 +88,7 @@ def dropout2d(input: Array, p: float = 0.5, training: bool = True) -> Any:
 @composite(views="maybe", draws=True)
 def dropout3d(input: Array, p: float = 0.5, training: bool = True) -> Any:
     """Set whole channels to 0 with probability p (torch.nn.functional.dropout3d). input: (n, c, d, h, w)."""
-    return _channel_dropout(input, p, training, input.ndim == 4)
+    return _channel_dropout(input, p, training, input.ndim != 5)
 
 
 # SELU's limit at -inf. Dropped elements get this value, so that mean 0 and variance 1 are preserved.
@@ -99,10 +103,8 @@ def _keep_noise(xp: Any, input: Array, p: float) -> Array:
 
 def _alpha(input: Any, p: float, training: bool, shape: tuple[int, ...] | None) -> Any:
     _check_rate(p)
-    if not training or p == 0 or 0 in input.shape:
-        return input
-    if p == 1:
-        return input * 0
+    if not _draws(input, p, training):
+        return input * 0 if training and p == 1 and 0 not in input.shape else input
     scale = 1 / math.sqrt((_SATURATION * _SATURATION * p + 1) * (1 - p))
     kept = _keep_noise(zeros(input, shape), p)
     return input * (kept * scale) + ((1 - kept) * (_SATURATION * scale) + (-_SATURATION * scale * p))
@@ -117,7 +119,7 @@ def alpha_dropout(input: Array, p: float = 0.5, training: bool = False) -> Any:
 @composite(views="maybe", draws=True)
 def feature_alpha_dropout(input: Array, p: float = 0.5, training: bool = False) -> Any:
     """alpha_dropout of whole channels (torch.nn.functional.feature_alpha_dropout)."""
-    return _alpha(input, p, training, _channels(input) if training and 0 < p < 1 else None)
+    return _alpha(input, p, training, _channels(input) if _draws(input, p, training) else None)
 
 
 @op(name="_rrelu_noise", cost=12, draws=True)

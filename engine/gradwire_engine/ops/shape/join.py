@@ -16,7 +16,7 @@ from gradwire_engine.ops.base.basic import expand, sum_to_size
 from gradwire_engine.ops.base.checks import admit, broadcast_shape, ints, normalize_dim, normalize_dims
 from gradwire_engine.ops.base.fill import zeros
 from gradwire_engine.ops.base.loops import ON_GPU, Loops, with_loop
-from gradwire_engine.ops.base.memory_format import row_major
+from gradwire_engine.ops.base.memory_format import memory_in_order, order_of, order_of_strides, row_major
 from gradwire_engine.ops.shape.join_on_gpu import join
 from gradwire_engine.ops.shape.shape import (
     diagonal,
@@ -84,7 +84,16 @@ def cat(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
     shape = list(real[0].shape)
     shape[axis] = sum(tensor.shape[axis] for tensor in real)
     admit(shape, real[0].dtype)
-    return xp.concatenate(real, axis)
+    if all(tensor.flags.c_contiguous for tensor in real):
+        return xp.concatenate(real, axis)
+    # NumPy would keep any order of dimensions that all have.
+    order = _common([order_of(tensor) for tensor in tensors])
+    return xp.concatenate(real, axis, out=memory_in_order(xp, shape, real[0].dtype, order))
+
+
+def _common(orders: Sequence[Ints | None]) -> Ints | None:
+    """The order of dimensions that all have; None, for row-major, if there is none."""
+    return orders[0] if all(each == orders[0] for each in orders) else None
 
 
 def _cat_parts(g: Any, tensors_meta: Sequence[Any], dim: int) -> list[Any]:
@@ -134,7 +143,20 @@ def stack(xp: Any, tensors: list[Array], dim: int = 0) -> Array:
         made = xp.empty((len(tensors), *first), tensors[0].dtype)
         xp.concatenate(tensors, 0, out=made.reshape(len(tensors) * first[0], *first[1:]))  # half of `stack`'s time
         return made
-    return xp.stack(tensors, normalize_dim(dim, len(first) + 1))
+    axis = normalize_dim(dim, len(first) + 1)
+    shape = (*first[:axis], len(tensors), *first[axis:])
+    if axis < len(first) and (order := _common([order_of(tensor) for tensor in tensors])):
+        # PyTorch takes the new dimension and the next for one, so each part keeps its channels last.
+        whole = (*first[:axis], len(tensors) * first[axis], *first[axis + 1 :])
+        made = memory_in_order(xp, whole, tensors[0].dtype, order)
+        return xp.concatenate(tensors, axis, out=made).reshape(shape)
+    order = None if axis < len(first) else _common([_order_with_one(tensor) for tensor in tensors])
+    return xp.stack(tensors, axis, out=memory_in_order(xp, shape, tensors[0].dtype, order))
+
+
+def _order_with_one(array: Array) -> Ints | None:
+    """The order of dimensions of a tensor with one more of size 1 behind the others."""
+    return order_of_strides((*array.shape, 1), (*array.strides, array.itemsize))
 
 
 stack.bounds_results(joined)

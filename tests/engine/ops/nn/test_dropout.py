@@ -16,6 +16,10 @@ SAME = [
     *(same(getattr(dropout, name), getattr(F, name), normal(*SHAPES.get(name, (2, 3))), 0.0, True) for name in NAMES),
     same(dropout.dropout, F.dropout, X, 1.0, True),
     same(dropout.alpha_dropout, F.alpha_dropout, X, 1.0, True),
+    same(dropout.dropout2d, F.dropout2d, normal(3), 1.0, True),
+    same(dropout.dropout2d, F.dropout2d, normal(3), 0.5, False),
+    same(dropout.dropout3d, F.dropout3d, normal(3), 1.0, True),
+    same(dropout.feature_alpha_dropout, F.feature_alpha_dropout, normal(0), 0.5, True),
     same(dropout.rrelu, F.rrelu, X, 0.1, 0.3, False),
 ]
 REFUSED = [
@@ -75,6 +79,12 @@ def test_the_same_seed_drops_the_same_elements() -> None:
             made.append(dropout.dropout(tensor(np.ones(50))).array.tolist())
     assert made[0] == made[1]
     assert 0.0 in made[0]
+
+
+@pytest.mark.parametrize("shape", [(5,), (5, 4), (5, 4, 3), (5, 4, 3, 2), (5, 4, 3, 2, 2, 2)], ids=len)
+def test_dropout3d_takes_all_but_five_dimensions_for_one_sample(shape: tuple[int, ...]) -> None:
+    found = dropout.dropout3d(tensor(np.ones(shape))).array.reshape(5, -1)
+    assert all(len(np.unique(channel)) == 1 for channel in found)
 
 
 @pytest.mark.parametrize("name", ["dropout1d", "dropout2d", "dropout3d"])

@@ -107,10 +107,24 @@ def test_dimensions_are_added_by_pytorchs_nodes(shape: tuple[int, ...], dims: in
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("shape", [(3, 4), (5,), (0, 2), (1,)])
-def test_a_stack_of_arrays_alike_has_the_layout_of_any_stack(dtype: type, shape: tuple[int, ...]) -> None:
+def test_a_stack_of_matrices_is_row_major_whatever_they_are(dtype: type, shape: tuple[int, ...]) -> None:
     drawn = np.random.default_rng(0).standard_normal((4, *shape)).astype(dtype)
     for given in (list(drawn), [np.asfortranarray(each) for each in drawn], [drawn[0], np.asfortranarray(drawn[1])]):
-        made, expected = join.stack([tensor(each) for each in given]).array, np.stack(given)
+        made, expected = join.stack([tensor(each) for each in given]).array, np.stack(given).copy(order="C")
         assert made.tobytes() == expected.tobytes()
         assert (made.dtype, made.shape, made.strides) == (expected.dtype, expected.shape, expected.strides)
         assert made.base is None
+
+
+@pytest.mark.parametrize("order", [(1, 0), (2, 0, 1), (3, 1, 0, 2)], ids=str)
+def test_columns_are_joined_row_by_row(order) -> None:
+    part = tensor(np.arange(120.0).reshape(2, 3, 4, 5)[(0,) * (4 - len(order))].transpose(order))
+    for dim in range(len(order)):
+        assert join.cat([part, part], dim).array.flags.c_contiguous
+        assert join.stack([part, part], dim).array.flags.c_contiguous
+
+
+def test_images_with_channels_last_are_joined_as_such() -> None:
+    part = tensor(np.arange(120.0).reshape(2, 3, 4, 5).transpose(0, 3, 1, 2))
+    for dim in range(4):
+        assert join.cat([part, part], dim).array.transpose(0, 2, 3, 1).flags.c_contiguous
