@@ -124,12 +124,12 @@ class Sequences:
         return found
 
 
-def _kinds(read: Iterable[_Operation | None]) -> Iterator[tuple[Any, int]]:
+def _kinds(read: Iterable[_Operation | None]) -> Iterator[tuple[str, int]]:
     """For each forward what is the same within a span: the dtype, and which part of a long span it is."""
-    dtype, part, elements = None, 0, 0
+    dtype, part, elements = "", 0, 0  # by its character: to NumPy, float64 equals None
     for each in read:
-        now = None if each is None else each.dtype
-        elements = elements + each.size if each is not None and now is dtype else 0
+        now = "" if each is None else each.dtype.char
+        elements = elements + each.size if each is not None and now == dtype else 0
         if elements > _MOST:
             part, elements = part + 1, 0
         dtype = now

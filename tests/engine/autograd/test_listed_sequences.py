@@ -168,6 +168,17 @@ def test_only_long_runs_are_sequences_and_a_context_ends_one() -> None:
     assert [(begin, end, each) for begin, end, each in spans] == [(at, at + 1, None) for at in range(2 * few)]
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_another_op_ends_a_sequence_of_either_precision(dtype: Any) -> None:
+    few = listed_sequences._FEWEST
+    forwards, known = chain(2 * few + 1, dtype)
+    other = forwards[few]
+    forwards[few] = Forward(_exponential, other.places[:1], other.out, other.ended)
+    spans = divided(forwards, [None] * len(forwards), known)
+    assert [(begin, end) for begin, end, _ in spans] == [(0, few), (few, few + 1), (few + 1, 2 * few + 1)]
+    assert [sequence is not None for _, _, sequence in spans] == [True, False, True]
+
+
 def test_a_long_sequence_is_divided_so_that_others_can_compute(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listed_sequences, "_MOST", 320)
     forwards, known = chain(50)

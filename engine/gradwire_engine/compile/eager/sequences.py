@@ -1,7 +1,8 @@
 """A sequence of elementwise operations on small arrays: one loop that reads them from a table.
 
 A row of the loop is an operation. NumPy takes a microsecond for it, of which some ten nanoseconds compute. The loop is
-compiled once for all sequences. Operations are correctly rounded and none is contracted, so the bits are NumPy's.
+compiled once for all sequences. Operations are correctly rounded and none is contracted, so the bits are NumPy's. A sum
+or product of two NaNs is either of them, as in NumPy.
 
 `table` holds a number that is not read, then two operands: the operations and the bases of addresses. The words of an
 operation are those of ops/base/sequences.py.
