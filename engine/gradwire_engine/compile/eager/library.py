@@ -82,13 +82,12 @@ class Library:
         key = name, dtype
         if key in self.loaded or key in self._asked or not available():
             return
-        source = _source_of(name, _CODES[dtype])
-        if source is None:
-            return
 
         def build() -> None:
-            self._keep(key, source, OPTIONS.kernels.built(source.text))
-            OPTIONS.kernels.note(f"{name}.{dtype}")
+            source = _source_of(name, _CODES[dtype])
+            if source is not None:
+                self._keep(key, source, OPTIONS.kernels.built(source.text))
+                OPTIONS.kernels.note(f"{name}.{dtype}")
 
         if OPTIONS.kernels.later(build):
             self._asked.add(key)
