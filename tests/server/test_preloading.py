@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 import gradwire
 from gradwire_engine.compile.eager.preloading import Preloader
 from gradwire_server.common.allocator import PAGES
+from gradwire_server.common.shared_counters import SharedCounters
 from gradwire_server.worker import runtime
 from tests.server.harness import LIMITS, Running
 
@@ -39,6 +41,20 @@ def test_pages_are_readied_once_for_a_large_session_and_for_no_small_one(monkeyp
             assert readied == [min(PAGES, LIMITS.max_bytes // 16)]
     finally:
         running.stop()
+
+
+def test_all_workers_together_ready_a_small_part_of_the_sessions_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    readied: list[int] = []
+    monkeypatch.setattr(runtime, "ready_pages", readied.append)
+    monkeypatch.setattr(runtime, "PRELOADER", Noted())
+    limits = replace(LIMITS, max_bytes=64 << 20)
+    for worker in range(4):
+        one = runtime.Runtime(limits, SharedCounters(4), worker)
+        one.make_call("Open", 1, b"", 1, None)
+        one.sessions[1].account.bytes = runtime.PAGES_WORTH
+        one.make_call("Run", 1, b"", 2, None)
+    assert len(readied) == 4
+    assert sum(readied) <= limits.max_bytes // 16
 
 
 def test_small_sessions_preload_nothing_and_a_large_one_does(monkeypatch: pytest.MonkeyPatch) -> None:

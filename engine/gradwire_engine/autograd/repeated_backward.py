@@ -106,6 +106,8 @@ class PassMemo:
         if not make and not (isinstance(known, NotedPass) and known.by_ops) and _shared(by_parts, root) is None:
             return None
         if isinstance(known, int):
+            if not self._may_note(found[0], nodes, root, context):
+                return None
             made = yield from _made_of_ops(by_parts, nodes, root, context)
             self._add(found[0], len(nodes), made)
         else:
@@ -122,13 +124,19 @@ class PassMemo:
         self._add(key, len(nodes), count)
         if (count == 1 and self._unused > _MOST_UNUSED) or key not in self._known:
             return None
-        room = room_of(nodes, root)
-        if room > MOST_ROOM or any(type(node) is Node and node.work >= LONG for node in nodes):
-            self._known[key] = None
+        if count & (count - 1):  # memory was short; adding it up takes a fourth of a pass, so ever more seldom
             return None
-        if room > most_room(context.account):
+        if not self._may_note(key, nodes, root, context):
             return None
         return begin(self._noting(key, Noting(nodes, root, context, False), retain))
+
+    def _may_note(self, key: _Key, nodes: list[Any], root: Tensor, context: Context) -> bool:
+        """Whether a pass may be noted now; if its gradients or formulas are too large, it never may."""
+        room = room_of(nodes, root)
+        if room > MOST_ROOM or any(type(node) is Node and node.work >= LONG for node in nodes):
+            self._add(key, len(nodes), None)
+            return False
+        return room <= most_room(context.account)
 
     def _noting(self, key: _Key, noting: Noting, retain: bool) -> Later:
         """Note a pass and deliver its gradients; yields in pauses."""
@@ -144,7 +152,7 @@ class PassMemo:
         del noting  # so that `own` can take gradients over
         return made.deliver(nodes, registers, retain)
 
-    def _add(self, key: _Key, nodes: int, known: NotedPass | int) -> None:
+    def _add(self, key: _Key, nodes: int, known: NotedPass | int | None) -> None:
         """Note what is known of a graph, and forget the longest unused ones if they are too many."""
         if key not in self._known:
             self._nodes += nodes

@@ -1,16 +1,20 @@
 """Allocator: makes the C library keep freed memory while sessions work, and return it when they are idle.
 
-The first use of a page takes the kernel one to four microseconds, in the middle of a computation. So blocks of up to
-31 MiB are reused, and the first pages of a working process are brought into memory in the background.
+The first use of a page takes the kernel one to four microseconds, in the middle of a computation. So a worker reuses
+blocks of up to 31 MiB, and the first pages of a working process are brought into memory in the background. A front
+reuses its messages' blocks only: its threads have heaps of their own, whose ends `give_back` does not reach.
 """
 
 import ctypes
 import functools
+import logging
 import mmap
 import threading
 from typing import Any
 
-_KEPT = 31 << 20  # glibc's threshold is at most 32 MiB
+log = logging.getLogger("gradwire.server")
+#: Bytes of the blocks that a front reuses, and a worker: glibc's threshold is at most 32 MiB.
+MESSAGES, RESULTS = 4 << 20, 31 << 20
 #: Bytes of free memory that a process brings into memory: what the first step of a small model takes.
 PAGES = 24 << 20
 _PIECE = 4 << 20  # bytes at once: the kernel locks the process's mappings for a piece, about a millisecond
@@ -20,13 +24,13 @@ _resident = 0  # and all bytes in memory
 _WORTH = 8 << 20  # newly freed bytes that justify a walk through the heap while sessions work
 
 
-def keep_freed() -> None:
-    """Make the allocator reuse blocks of up to 31 MiB, instead of returning them to the system.
+def keep_freed(nbytes: int) -> None:
+    """Make the allocator reuse blocks of up to so many bytes, instead of returning them to the system.
 
     glibc raises its mmap threshold to the largest block freed so far. Other C libraries ignore this call. No page of
     the block is touched. Messages of 1 MiB arrive twice as fast with it.
     """
-    bytes(_KEPT)  # calloc: fresh pages from the kernel need no writes
+    bytes(nbytes)  # calloc: fresh pages from the kernel need no writes
 
 
 def give_back(least: int = _WORTH) -> None:
@@ -49,7 +53,7 @@ def give_back(least: int = _WORTH) -> None:
 def ready_pages(nbytes: int = PAGES) -> threading.Thread | None:
     """Bring so many free bytes of this thread's heap into memory, in a thread; `give_back` returns them like others.
 
-    Returns the thread; None where the C library is another one.
+    Returns the thread; None where the C library is another one, and where the system allows no thread.
     """
     library = _library()
     if library is None:
@@ -59,7 +63,11 @@ def ready_pages(nbytes: int = PAGES) -> threading.Thread | None:
         return None
     library.free(address)  # it stays the heap's: `keep_freed`
     touching = threading.Thread(target=_touch, args=(address, nbytes), name="gradwire-pages", daemon=True)
-    touching.start()
+    try:
+        touching.start()
+    except RuntimeError as error:  # then the pages come with their first use
+        log.info("no pages are brought into memory: %s", error)
+        return None
     return touching
 
 

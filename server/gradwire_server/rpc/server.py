@@ -15,7 +15,7 @@ from grpc_reflection.v1alpha import reflection
 from gradwire_server.auth.interceptor import AuthInterceptor
 from gradwire_server.auth.tls import Tls
 from gradwire_server.auth.tokens import Tokens
-from gradwire_server.common.allocator import give_back, keep_freed
+from gradwire_server.common.allocator import MESSAGES, give_back, keep_freed
 from gradwire_server.common.errors import Refusal
 from gradwire_server.common.limits import Limits
 from gradwire_server.registry.interface import SessionBackend
@@ -72,7 +72,7 @@ class Server:
         authenticated like all others.
         """
         _check_free(address)
-        keep_freed()
+        keep_freed(MESSAGES)
         await self.backend.start()
         certificates = self.tls is not None and self.tls.client_ca is not None
         if self.tokens or certificates:

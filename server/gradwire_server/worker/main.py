@@ -25,7 +25,7 @@ from gradwire_engine.compile.fusion.team_code import make_team
 from gradwire_engine.core.device import cupy, limit_pools
 from gradwire_engine.core.threads import POOL
 from gradwire_server.common import blas
-from gradwire_server.common.allocator import give_back, keep_freed
+from gradwire_server.common.allocator import RESULTS, give_back, keep_freed
 from gradwire_server.common.errors import Refusal, extend
 from gradwire_server.common.limits import cap_process
 from gradwire_server.common.logging import configure
@@ -83,7 +83,7 @@ def main(arguments: list[str]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, IGNORED_SIGNALS)
     configure(parameters.log_format, parameters.log_level)
     sys.setswitchinterval(0.001)
-    keep_freed()
+    keep_freed(RESULTS)
     OPTIONS.mode = parameters.limits.jit
     POOL.make_team = None if OPTIONS.mode == "off" else make_team
     _use_threads(blas.threads())

@@ -52,7 +52,7 @@ _FILE_METHODS = ("SaveFile", "LoadFile")
 _IDLE_SECONDS = 1.0
 #: Bytes of a session from which its commands are expected to take pages.
 PAGES_WORTH = 256 << 10
-_SHARE_OF_PAGES = 16  # the part of all sessions' memory that is brought into memory at most
+_SHARE_OF_PAGES = 16  # the part of all sessions' memory that all workers bring into memory at most
 _LARGE_SESSION = 8 << 20  # bytes: memory of a session that held this much is returned to the system at once
 log = logging.getLogger("gradwire.server")
 _DATA_FIELD = service_pb2.DownloadResponse.DATA_FIELD_NUMBER
@@ -272,7 +272,7 @@ class Runtime:
             PRELOADER.begin()
         if not self._has_pages and session.account.bytes >= PAGES_WORTH:
             self._has_pages = True
-            ready_pages(min(PAGES, self.limits.max_bytes // _SHARE_OF_PAGES))
+            ready_pages(min(PAGES, self.limits.max_bytes // _SHARE_OF_PAGES // self.counters.workers))
         return PendingCall(method, session, raw, ticket, deadline, sent)
 
     def execute(self, call: PendingCall) -> Steps[bytes]:

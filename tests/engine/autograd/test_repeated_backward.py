@@ -583,6 +583,46 @@ def test_a_pass_that_takes_too_much_memory_to_be_noted_is_not_computed_in_vain(
     assert begun
 
 
+def test_a_pass_that_memory_is_short_for_is_added_up_ever_more_seldom(
+    graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[int] = []
+    added: list[int] = []
+
+    def room(nodes: list[Any], root: Tensor) -> int:
+        added.append(seen[-1])
+        return room_of(nodes, root)
+
+    monkeypatch.setattr(repeated_backward, "room_of", room)
+    account, memo = graphs.context.account, PassMemo()
+    limit = account.limit
+    for number in range(1, 40):
+        seen.append(number)
+        loss = chain(graphs, 40)
+        account.limit = account.bytes + 20 * graphs.leaves[0].array.nbytes
+        assert memo.run(loss) is None
+        account.limit = limit
+    assert added == [1, 2, 4, 8, 16, 32]
+    assert any(memo.run(chain(graphs, 40)) is not None for _ in range(32))
+
+
+def test_a_list_for_a_step_is_not_begun_if_memory_is_too_short_for_it(
+    graphs: Graphs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Noting] = []
+    monkeypatch.setattr(Noting, "in_steps", begun.append)
+    memo, loss = PassMemo(), chain(graphs, 40)
+    found = memo.graph(loss)
+    assert found is not None
+    account = graphs.context.account
+    monkeypatch.setattr(account, "limit", account.bytes + 20 * graphs.leaves[0].array.nbytes)
+    for _ in range(3):
+        with pytest.raises(StopIteration) as ended:
+            next(memo.noted(*found, loss, graphs.context))
+        assert ended.value.value is None
+    assert not begun
+
+
 def test_a_formula_that_reads_arrays_is_called_by_each_pass(context: Context) -> None:
     def formula(g: Any, given: Any) -> Any:
         return g if np.all(given > 0) else -g
@@ -675,7 +715,9 @@ def test_the_room_of_a_pass_is_what_noting_it_counts(name: str, context: Context
         loss = WITHOUT_PARTS[name](b, b, c, 0)
     found = PassMemo.graph(loss)
     assert found is not None
-    room, counted = room_of(found[1], loss), Noting(found[1], loss, context, False).noted().room
+    with pytest.raises(StopIteration) as ended:  # it never pauses
+        next(Noting(found[1], loss, context, False).in_steps())
+    room, counted = room_of(found[1], loss), ended.value.value.room
     assert room >= counted
     assert name != "one result each" or room == counted
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import marshal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -103,7 +104,7 @@ def test_what_several_processes_compile_is_kept_together(tmp_path: Path, monkeyp
     assert list(process(tmp_path)[0].known) == ["a = 2", "a = 3", "a = 4"]
 
 
-@pytest.mark.parametrize("damage", ["a byte", "another kind of data", "no mapping of texts"])
+@pytest.mark.parametrize("damage", ["a byte", "another kind of data", "no mapping", "no mapping of texts"])
 def test_a_damaged_file_is_left_out(tmp_path: Path, damage: str, caplog: pytest.LogCaptureFixture) -> None:
     codes, found, kernels = process(tmp_path)
     codes.of("a = 1")
@@ -112,7 +113,9 @@ def test_a_damaged_file_is_left_out(tmp_path: Path, damage: str, caplog: pytest.
         path = tmp_path / f"{NAME}.o"
         path.write_bytes(path.read_bytes()[:-1] + b"?")
     else:
-        data = b"?" if damage == "another kind of data" else marshal.dumps({1: compile("", "", "exec"), "a = 1": 2})
+        mapping = {1: compile("", "", "exec"), "a = 1": 2}
+        forms = {"no mapping": marshal.dumps(["a = 1"]), "no mapping of texts": marshal.dumps(mapping)}
+        data = forms.get(damage, b"?")
         in_kernels_thread(kernels, lambda: kernels.keep(NAME, data))
     codes, _, _ = process(tmp_path)
     assert not codes.known
@@ -126,3 +129,48 @@ def test_a_text_is_kept_without_being_asked_for(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(kernels, "keep", lambda name, data: kept.set_result(None))
     codes.of("a = 1")
     kept.result(SECONDS)
+
+
+def test_what_is_kept_stays_small_however_long_texts_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_codes, "MOST_CHARACTERS", 100)
+    monkeypatch.setattr(call_codes, "_LONGEST", 60)
+    codes, found, kernels = process(tmp_path)
+    for text in ("a = " + "1" * 100, "b = " + "1" * 50, "c = " + "1" * 50, "d = 1"):
+        codes.of(text)
+    in_kernels_thread(kernels, found.keep)
+    assert [text[0] for text in process(tmp_path)[0].known] == ["c", "d"]
+
+
+def test_texts_that_no_job_or_thread_could_keep_do_not_keep_later_ones_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes, found, kernels = process(tmp_path)
+
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as short:
+        short.setattr(threading.Timer, "start", start)
+        codes.of("a = 1")
+    with monkeypatch.context() as full:
+        full.setattr(call_codes, "_DELAY", 0.0)
+        refused: Future[None] = Future()
+        full.setattr(kernels, "later", lambda job: refused.set_result(None))
+        full.setattr(found, "_drop", lambda why, drop=found._drop: (drop(why), dropped.set_result(None)))
+        dropped: Future[None] = Future()
+        codes.of("a = 2")
+        refused.result(SECONDS)
+        dropped.result(SECONDS)
+    codes.of("a = 3")
+    in_kernels_thread(kernels, found.keep)
+    assert list(process(tmp_path)[0].known) == ["a = 3"]
+
+
+def test_a_fork_compiles_without_the_lock_that_another_thread_may_have_held(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes, found, kernels = process(tmp_path)
+    monkeypatch.setattr(kernels, "is_forked", lambda: True)
+    with found._lock:
+        assert type(codes.of("a = 1")) is CodeType
+    assert not found._new

@@ -3,6 +3,7 @@
 import resource
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -97,23 +98,46 @@ def test_raising_the_threshold_touches_no_page() -> None:
         pytest.skip("no /proc")
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     for _ in range(50):
-        allocator.keep_freed()
+        allocator.keep_freed(allocator.RESULTS)
     pages = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-    assert pages * resource.getpagesize() < 50 * allocator._KEPT / 4
+    assert pages * resource.getpagesize() < 50 * allocator.RESULTS / 4
 
 
-def _in_a_process_of_its_own(code: str) -> list[int]:
-    """The numbers that code prints in a process whose heap nothing else uses, after 16 MiB were readied."""
+@pytest.mark.parametrize(("kept", "stays"), [("MESSAGES", False), ("RESULTS", True)])
+def test_a_worker_keeps_blocks_that_a_front_returns_when_it_frees_them(kept: str, stays: bool) -> None:
+    before, after = _in_a_process_of_its_own(
+        f"""
+allocator.keep_freed(allocator.{kept})
+before = allocator._resident_bytes()
+block = bytes(1) * (16 << 20)
+del block
+print(before, allocator._resident_bytes())
+""",
+        readied=False,
+    )
+    assert (after - before > 8 * MIB) == stays
+
+
+def test_a_process_that_may_start_no_thread_readies_no_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert allocator.ready_pages(MIB) is None
+
+
+def _in_a_process_of_its_own(code: str, readied: bool = True) -> list[int]:
+    """The numbers that code prints in a process whose heap nothing else uses; `readied`: after 16 MiB were readied."""
     begin = """
 import resource
 from gradwire_server.common import allocator
-allocator.keep_freed()
 library = allocator._library()
 page = library and library.malloc(1 << 20)
 if not page or library.madvise(page & -4096, 4096, allocator._POPULATE_WRITE) or not allocator._resident_bytes():
     raise SystemExit
-allocator.ready_pages(16 << 20).join()
 """
+    if readied:
+        begin += "allocator.keep_freed(allocator.RESULTS)\nallocator.ready_pages(16 << 20).join()\n"
     done = subprocess.run([sys.executable, "-c", begin + code], capture_output=True, text=True, check=True)
     if not done.stdout:
         pytest.skip("no glibc since 2.33, or no Linux since 5.14")
