@@ -153,7 +153,7 @@ class Source:
             "  account, nodes, command, duals = CURRENT.account, CURRENT.nodes, CURRENT.command, CURRENT.duals",
             "  def call(args, context):", *[f"   {line}" for line in self.lines], "  return call", " return of",
         ]  # fmt: skip
-        made: Callable[[Context], Repeated] = _compiled("\n".join(text))(*self.names.values())
+        made: Callable[[Context], Repeated] = _bound_of("\n".join(text))(*self.names.values())
         return made
 
 
@@ -176,6 +176,15 @@ class Codes:
 
 #: The compiled texts of this process (compile/eager/call_codes.py).
 CODES = Codes()
+
+
+#: Characters of a text whose function is kept for other calls. A code takes about three times as many bytes.
+_LONGEST_KEPT = 1 << 15
+
+
+def _bound_of(text: str) -> Callable[..., Any]:
+    """The function of a source text, which is kept unless it is long, as for lists of many tensors."""
+    return _compiled(text) if len(text) <= _LONGEST_KEPT else _compiled.__wrapped__(text)
 
 
 @lru_cache(maxsize=1024)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gradwire_engine import Context, activate, tensor
-from gradwire_engine.op.repeated_source import Source, as_array, is_same
+from gradwire_engine.op.repeated_source import Source, _compiled, as_array, is_same
 
 
 @pytest.fixture
@@ -64,3 +64,12 @@ def test_a_number_of_numpy_becomes_an_array_and_else_is_refused() -> None:
     assert type(as_array(np.float32(2))) is np.ndarray
     with pytest.raises(TypeError):
         as_array(2.0)
+
+
+def test_the_code_of_a_long_text_goes_with_its_function(context: Context) -> None:
+    source = Source((leaf(3),), False, False)
+    source.add(*["x = 1"] * 4000, "return True")
+    kept = _compiled.cache_info().currsize
+    call = source.function()(context)
+    assert call((leaf(3),), context)
+    assert _compiled.cache_info().currsize == kept
