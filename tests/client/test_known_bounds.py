@@ -101,9 +101,16 @@ def test_a_class_out_of_range_is_refused_in_the_call(kind) -> None:
         functional.cross_entropy(table(3), given([0, 4, 1], kind))
 
 
-def test_smoothed_labels_are_described_by_the_server() -> None:
-    loss = functional.cross_entropy(table(3), given([0, 3, 1]), label_smoothing=0.1)
+@pytest.mark.parametrize("smoothing", [0.1, 1])
+def test_smoothed_labels_are_described_by_the_server(smoothing) -> None:
+    loss = functional.cross_entropy(table(3), given([0, 3, 1]), label_smoothing=smoothing)
     assert loss.grad_fn.name() == "AddBackward0"
+
+
+@pytest.mark.parametrize("smoothing", [-0.5, 2.0, 2, float("nan")])
+def test_a_smoothing_out_of_range_is_refused_in_the_call(smoothing) -> None:
+    with pytest.raises(RuntimeError, match="label_smoothing must be between"):
+        functional.cross_entropy(table(3).detach(), given([0, 3, 1]), label_smoothing=smoothing)
 
 
 def test_a_recorded_step_waits_for_no_index_in_range(waits) -> None:

@@ -280,3 +280,15 @@ def test_of_long_steps_few_lengths_are_known():
     assert not steps.waits(100)
     assert not steps.waits(5000)
     assert not steps.waits(5000)
+
+
+def test_a_step_that_another_thread_notes_meanwhile_stops_no_batch():
+    ends = StepEnds()
+
+    class Noting(int):
+        def __gt__(self, other):
+            ends._starts.append(40)
+            return int(self) > other
+
+    ends._starts.extend([10, Noting(20), 30])
+    assert ends.last_start(5, 25) == 20

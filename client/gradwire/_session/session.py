@@ -22,7 +22,7 @@ from sys import modules
 from typing import TYPE_CHECKING, Any
 
 from gradwire._base.call_site import find_call_site
-from gradwire._base.errors import GradwireError, make_error
+from gradwire._base.errors import GradwireError, make_error, refuse
 from gradwire._base.signals import (
     Interrupted,
     defer_exception,
@@ -179,6 +179,7 @@ class Session:
         self._next_seq = 1
         self._cancelled = 0  # commands through this seq were cancelled
         self._send_lock = threading.RLock()
+        self._sending_thread = self._receiving_thread = 0  # those inside `_send_batch` and `_receive`
         self._receive_lock = threading.RLock()
         self._deferred_errors = DeferredErrors(answer.writer)
         self._module_calls = new_log()
@@ -338,6 +339,8 @@ class Session:
         wait lasts beyond `until`, a time.monotonic() value.
         """
         wrap_new_handlers()
+        if self._in_finalizer():
+            return  # they are sent next
         if not self._acquire(self._send_lock, until):
             return
         try:
@@ -354,7 +357,7 @@ class Session:
                 if interrupted():
                     return
                 _check_stack_room()
-                self._retransmission.send(self._take_batch(end))
+                self._send_batch(end)
             self._retransmission.finish_sending()
         finally:
             self._send_lock.release()
@@ -401,6 +404,35 @@ class Session:
         except IndexError:  # only releases are waiting
             least = 8 * min(len(self.released), _MOST_RELEASES)
         return self._retransmission.has_room(least + 2 * _BATCH_HEAD)
+
+    def _send_batch(self, end: int | None) -> None:
+        """Send the next commands as a batch. If none can be made of them, they are lost: the session is unusable then.
+
+        Python may run any finalizer meanwhile. Its commands are of a later batch.
+        """
+        self._sending_thread = threading.get_ident()
+        try:
+            self._retransmission.send(self._take_batch(end))
+        except BaseException as error:
+            message = f"no batch could be made of the commands: {error!r}"
+            self._make_unusable(make_error(pb.REASON_INTERNAL, message, 13))
+            if isinstance(error, Exception):
+                self.raise_if_unusable()
+            raise
+        finally:
+            self._sending_thread = 0
+
+    def _in_finalizer(self) -> bool:
+        """Whether this thread is sending or receiving already: Python runs a finalizer in it."""
+        return threading.get_ident() in (self._sending_thread, self._receiving_thread)
+
+    def _refuse_in_finalizer(self) -> None:
+        """Raise RuntimeError in such a finalizer, which no answer can reach."""
+        if self._in_finalizer():
+            raise refuse(
+                "a finalizer (__del__) asks for a value while its thread sends the session's commands or receives "
+                "answers. A finalizer may issue commands, but should read no values"
+            )
 
     def _take_batch(self, end: int | None = None) -> InFlightBatch:
         """The next commands as a batch; those from position `end` on are left."""
@@ -558,6 +590,7 @@ class Session:
 
         In that case the exception is raised after the call, so the client's state matches the server's.
         """
+        self._refuse_in_finalizer()
         while True:
             self.flush(until)
             while waiter.result is None and not interrupted():
@@ -672,6 +705,7 @@ class Session:
 
     def sync(self) -> None:
         """Wait until all issued commands are done. Raises GradwireError if one of them was refused."""
+        self._refuse_in_finalizer()
         self.raise_if_unusable()
         self.flush()
         while interrupted():
@@ -690,6 +724,7 @@ class Session:
         """
         if not self._acquire(self._receive_lock, until):
             return
+        before, self._receiving_thread = self._receiving_thread, threading.get_ident()
         try:
             retransmission = self._retransmission
             if not retransmission.in_flight:
@@ -713,16 +748,19 @@ class Session:
                 retransmission.drop()
                 raise
         finally:
+            self._receiving_thread = before
             self._receive_lock.release()
 
     def _take_arrived(self) -> None:
         """Hand out answers that have arrived, so that `_enough` knows whether the server has nothing to do."""
-        if not self._receive_lock.acquire(blocking=False):
+        if self._in_finalizer() or not self._receive_lock.acquire(blocking=False):
             return
+        self._receiving_thread = threading.get_ident()
         try:
             while self._retransmission.has_answer():
                 self._receive()
         finally:
+            self._receiving_thread = 0
             self._receive_lock.release()
 
     def _acquire(self, lock: threading.RLock, until: float | None) -> bool:
@@ -807,6 +845,7 @@ class Session:
         """Make the session unusable in a forked child: the connection belongs to the parent."""
         self._finalizer.detach()
         self._send_lock = threading.RLock()
+        self._sending_thread = 0
         self._receive_lock = threading.RLock()
         self._retransmission.after_fork_in_child()
         self._make_unusable(

@@ -137,10 +137,8 @@ class StepEnds:
 
     def last_start(self, first: int, end: int) -> int:
         """The last position from `first` to `end` at which a step begins; `end` if none is known behind `first`."""
-        starts = self._starts
-        while starts and starts[0] <= first:
-            starts.popleft()
-        return max([each for each in starts if each <= end], default=end)
+        behind = [each for each in self._starts.copy() if each > first]  # another thread may note one meanwhile
+        return max([each for each in behind if each <= end], default=end)
 
 
 def _commands_at_end(buffer: deque[Any]) -> int:

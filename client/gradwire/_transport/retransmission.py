@@ -203,7 +203,7 @@ class Retransmission:
                 self._count_broken(error)
                 self._retry_after_break(error, link.address)
                 continue
-            answered = list(islice(self.in_flight, message.batches or 1))
+            answered = list(islice(self.in_flight.copy(), message.batches or 1))  # another thread may send meanwhile
             response = message.batch
             if response.applied_seq < answered[-1].last:
                 raise make_error(

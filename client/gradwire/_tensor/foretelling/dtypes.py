@@ -120,9 +120,13 @@ def _rows(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], d
 
 
 def _classes(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:
-    """Losses of scores and classes: the scores' dtype."""
+    """Losses of scores and classes: the scores' dtype.
+
+    The number after the reduction smooths the labels. That has another node, and the server refuses some numbers.
+    """
     whole = len(specs) == 2 and specs[1].dtype is int64
-    return _full_precision(specs[:1], others, named, default) if whole else None
+    is_smoothed = named.get("label_smoothing") or (others and type(others[-1]) is not str and others[-1])
+    return _full_precision(specs[:1], others, named, default) if whole and not is_smoothed else None
 
 
 def _copied(specs: Sequence[Spec], others: Sequence[Any], named: dict[str, Any], default: dtype) -> Dtypes:

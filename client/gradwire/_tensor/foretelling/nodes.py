@@ -95,13 +95,6 @@ def _unweighted(name: str) -> _Naming:
     return node
 
 
-def _class_loss(args: tuple[Any, ...], named: _Named) -> str:
-    """Losses of classes: labels that are smoothed have another node."""
-    return (
-        "" if named.get("label_smoothing") or any(type(each) is float and each for each in args) else "NllLossBackward0"
-    )
-
-
 def _recurrent(args: tuple[Any, ...], named: _Named) -> str:
     """A layer's steps: stacked, or joined if the sequences are packed."""
     return "CatBackward0" if any(isinstance(each, (list, tuple)) and each for each in args) else "StackBackward0"
@@ -116,7 +109,6 @@ def _lstm(args: tuple[Any, ...], named: _Named) -> str:
 #: Functions of the arguments by the names of ops.
 NODES: dict[str, _Naming] = {
     "binary_cross_entropy_with_logits": _unweighted("BinaryCrossEntropyWithLogitsBackward0"),
-    "cross_entropy": _class_loss,
     "dropout": lambda args, named: "MulBackward0" if len(args) > 2 and args[2] is True else "",
     "clamp": _of_number("Clamp", 1, 0),
     "clamp_max": _of_number("ClampMax", 0, 1),
@@ -131,7 +123,6 @@ NODES: dict[str, _Naming] = {
     "max": _largest("Max"),
     "mean": _numbered("Mean"),
     "min": _largest("Min"),
-    "nll_loss": _class_loss,
     "mse_loss": _unweighted("MseLossBackward0"),
     "pow": _of_number("Pow", 0, 1),
     "prod": _numbered("Prod"),
