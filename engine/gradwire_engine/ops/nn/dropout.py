@@ -37,7 +37,7 @@ def dropout(input: Array, p: float = 0.5, training: bool = True) -> Any:
     if not training or p == 0:
         return input
     if p == 1:
-        return input * 0
+        return input * zeros(input, ())
     if dtypes.category(input.dtype) < dtypes.FLOAT:
         raise EngineError(
             Reason.DTYPE, f"result type Float can't be cast to the desired output type {dtypes.TITLES[input.dtype]}"
@@ -65,7 +65,7 @@ def _draws(input: Any, p: float, training: bool) -> bool:
 def _channel_dropout(input: Any, p: float, training: bool, unbatched: bool) -> Any:
     _check_rate(p)
     if not _draws(input, p, training):
-        return input * 0 if training and p == 1 and 0 not in input.shape else input
+        return input * zeros(input, ()) if training and p == 1 and 0 not in input.shape else input
     batch = unsqueeze(input, 0) if unbatched else input
     made = batch * _dropout_noise(zeros(batch, _channels(batch)), p)
     return squeeze(made, 0) if unbatched else made
@@ -104,7 +104,7 @@ def _keep_noise(xp: Any, input: Array, p: float) -> Array:
 def _alpha(input: Any, p: float, training: bool, shape: tuple[int, ...] | None) -> Any:
     _check_rate(p)
     if not _draws(input, p, training):
-        return input * 0 if training and p == 1 and 0 not in input.shape else input
+        return input * zeros(input, ()) if training and p == 1 and 0 not in input.shape else input
     scale = 1 / math.sqrt((_SATURATION * _SATURATION * p + 1) * (1 - p))
     kept = _keep_noise(zeros(input, shape), p)
     return input * (kept * scale) + ((1 - kept) * (_SATURATION * scale) + (-_SATURATION * scale * p))
