@@ -10,9 +10,9 @@ from gradwire._base.errors import GradwireNotImplementedError, GradwireTypeError
 from gradwire._base.modes import GRAD_ENABLED, no_grad
 from gradwire._graph import commands
 from gradwire._proxy.handle import Handle
+from gradwire._proxy.overlap import refuse_overlap
 from gradwire._tensor.batching import BATCHING, OUTS
 from gradwire._tensor.in_place_views import is_shared
-from gradwire._tensor.out_overlap import refuse_overlap
 from gradwire.v1 import errors_pb2
 
 # Functions that fill an output of as many elements in row-major order, whatever its shape.

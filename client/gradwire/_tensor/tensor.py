@@ -24,6 +24,7 @@ from gradwire._base.dtypes import Size
 from gradwire._base.errors import GradwireIndexError, GradwireRuntimeError, GradwireTypeError, refuse
 from gradwire._base.memory_formats import CONTIGUOUS, ORDERS, PRESERVE, lies_in, name_of
 from gradwire._base.modes import GRAD_ENABLED, is_inference_mode_enabled, no_grad
+from gradwire._base.undeletable import undeletable
 from gradwire._base.wiring import wired
 from gradwire._graph import commands
 from gradwire._graph.hooks import RemovableHandle, hook_accumulated, hook_tensor
@@ -55,7 +56,6 @@ from gradwire._tensor.known_values.items import note_item, note_items
 from gradwire._tensor.operators import Operators
 from gradwire._tensor.ops import TensorMethods
 from gradwire._tensor.storages import Address, TypedStorage, UntypedStorage, data_address, memory_of
-from gradwire._tensor.undeletable import undeletable
 from gradwire._tensor.warnings import warn, warn_once
 from gradwire.v1 import commands_pb2, errors_pb2, service_pb2, types_pb2
 

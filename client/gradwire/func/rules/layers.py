@@ -102,29 +102,24 @@ def normalization(call: OpCall) -> Any:
     return made if bias is None else made + bias
 
 
+_OPERANDS = ("query", "key", "value", "attn_mask")
+
+
 @rule("scaled_dot_product_attention")
 def attention(call: OpCall) -> Any:
+    operands = [call.get(name) for name in _OPERANDS]
     if call.get("dropout_p", 0.0) and call.level.randomness == "same" and not call.get("enable_gqa", False):
-        named = {**dict(zip(call.names, call.args, strict=False)), **call.kwargs}
-        return _attention_with_one_mask(**{name: each for name, each in named.items() if name != "enable_gqa"})
-    operands = [call.get(name) for name in ("query", "key", "value", "attn_mask")]
+        return _attention_with_one_mask(call, *operands)
     ndim = max(each.dim() for each in operands if each is not None)
-    for name, each in zip(("query", "key", "value", "attn_mask"), operands, strict=True):
+    for name, each in zip(_OPERANDS, operands, strict=True):
         if each is not None:
             call.set(name, padded(each, ndim, call.level) if is_batched(each, call.level) else each)
     return call.wrap(call.run())
 
 
-def _attention_with_one_mask(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attn_mask: Tensor | None = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-) -> Any:
+def _attention_with_one_mask(call: OpCall, query: Any, key: Any, value: Any, attn_mask: Any) -> Any:
     """Attention of samples whose dropout is the same: in single ops, of which dropout has a rule for it."""
+    is_causal, scale = call.get("is_causal", False), call.get("scale")
     if is_causal and attn_mask is not None:
         raise refuse("_scaled_dot_product_attention: Explicit attn_mask should not be set when is_causal=True")
     scores = query @ key.transpose(-2, -1) * (1 / math.sqrt(query.shape[-1]) if scale is None else scale)
@@ -136,7 +131,7 @@ def _attention_with_one_mask(
     weights = ops.softmax(scores, -1)
     if attn_mask is not None:  # a query that attends to nothing has zeros
         weights = weights.masked_fill((scores == -math.inf).all(-1, keepdim=True), 0.0)
-    return ops.dropout(weights, dropout_p) @ value
+    return ops.dropout(weights, call.get("dropout_p")) @ value
 
 
 @rule("embedding")
