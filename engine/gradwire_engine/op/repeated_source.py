@@ -178,13 +178,13 @@ class Codes:
 CODES = Codes()
 
 
-#: Characters of a text whose function is kept for other calls. A code takes about three times as many bytes.
-_LONGEST_KEPT = 1 << 15
+#: Characters of a text that is kept for other calls: one with 100 tensors. A code takes three times as many bytes.
+LONGEST_KEPT = 1 << 15
 
 
 def _bound_of(text: str) -> Callable[..., Any]:
     """The function of a source text, which is kept unless it is long, as for lists of many tensors."""
-    return _compiled(text) if len(text) <= _LONGEST_KEPT else _compiled.__wrapped__(text)
+    return _compiled(text) if len(text) <= LONGEST_KEPT else _compiled.__wrapped__(text)
 
 
 @lru_cache(maxsize=1024)

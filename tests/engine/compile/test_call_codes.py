@@ -133,7 +133,7 @@ def test_a_text_is_kept_without_being_asked_for(tmp_path: Path, monkeypatch: pyt
 
 def test_what_is_kept_stays_small_however_long_texts_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(call_codes, "MOST_CHARACTERS", 100)
-    monkeypatch.setattr(call_codes, "_LONGEST", 60)
+    monkeypatch.setattr(call_codes, "LONGEST_KEPT", 60)
     codes, found, kernels = process(tmp_path)
     for text in ("a = " + "1" * 100, "b = " + "1" * 50, "c = " + "1" * 50, "d = 1"):
         codes.of(text)

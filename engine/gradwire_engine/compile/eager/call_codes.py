@@ -16,7 +16,7 @@ from importlib.util import MAGIC_NUMBER
 from types import CodeType
 
 from gradwire_engine.compile.fusion.kernel_cache import Kernels
-from gradwire_engine.op.repeated_source import Codes
+from gradwire_engine.op.repeated_source import LONGEST_KEPT, Codes
 
 log = logging.getLogger("gradwire.engine")
 #: The file: another version of Python or of its optimizations has another one.
@@ -25,7 +25,6 @@ NAME = f"calls-{MAGIC_NUMBER.hex()}-{sys.flags.optimize}"
 MOST = 256
 #: Characters of all texts that are kept. A code has three times the bytes of its text.
 MOST_CHARACTERS = 1 << 18
-_LONGEST = 1 << 15  # characters of a text that is kept: a call with 100 tensors
 _DELAY = 0.5  # seconds from a new text until it is kept, with those that follow
 
 
@@ -44,7 +43,7 @@ class CallCodes:
 
     def note(self, text: str, code: CodeType) -> None:
         """Keep a text that was compiled, a little later. Any thread; a fork keeps none."""
-        if len(text) > _LONGEST or self._kernels.is_forked():  # a fork may have copied the lock while it was held
+        if len(text) > LONGEST_KEPT or self._kernels.is_forked():  # a fork may have copied the lock while it was held
             return
         with self._lock:
             is_first = not self._new
