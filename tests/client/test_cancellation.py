@@ -208,6 +208,34 @@ def test_whatever_a_signals_handler_raises_anywhere_values_are_those_of_the_undi
     assert "80 exceptions" in out
 
 
+ARRIVED = """
+    import signal, time
+    import gradwire
+    from gradwire._base import signals
+
+    handled = []
+    signal.signal(signal.SIGUSR1, lambda number, frame: handled.append(number))
+    session = gradwire.current_session()
+    x = gradwire.ones(3)
+    y = x * 2.0
+    y.tolist()
+    y = x * 3.0
+    session.flush()
+    while not session._retransmission.has_answer():
+        time.sleep(0.001)
+    signals._pending.append(signal.SIGUSR1)
+    session._take_arrived()
+    signals.deliver()
+    assert handled == [signal.SIGUSR1]
+    assert y.tolist() == [3.0] * 3
+"""
+
+
+def test_answers_that_have_arrived_are_left_while_a_signal_is_pending(server_address):
+    code, _, err = run(ARRIVED, GRADWIRE_ADDRESS=server_address, GRADWIRE_SYNC="0")
+    assert code == 0, err
+
+
 def test_by_grpc_too(server_address):
     code, _, err = run(
         STORM.format(kind="alarm", uses=True), GRADWIRE_ADDRESS=server_address, GRADWIRE_LOCAL_STREAM="0"

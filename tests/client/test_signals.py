@@ -44,6 +44,26 @@ def test_signals_after_one_that_waited_for_c_code_are_all_handled() -> None:
     assert shown == "11"
 
 
+def test_a_signal_that_comes_with_the_helpers_is_handled_once() -> None:
+    shown = outcome("""
+    from functools import partial
+
+    def strike():
+        _signals._wake_main()
+        os.kill(os.getpid(), signal.SIGUSR1)
+
+    for count in range(1, 6):
+        thread = threading.Thread(target=strike)
+        thread.start()
+        hashlib.pbkdf2_hmac("sha256", b"", b"", 300_000)  # so that both are seen at once
+        thread.join()
+        until(lambda: len(handled) == count)
+    assert signal.getsignal(signal.SIGURG) == signal.SIG_DFL
+    print(len(handled))
+    """)
+    assert shown == "5"
+
+
 @pytest.mark.parametrize("profiled", [False, True])
 def test_an_exception_that_waits_is_raised_after_the_call_also_under_a_profiler(profiled: bool) -> None:
     shown = outcome(f"""

@@ -7,6 +7,10 @@ the server. Calls into C libraries behave the same way.
 
 Programs see their own handlers: signal.signal and signal.getsignal accept and return the unwrapped handler. A handler
 set in another way is wrapped when a call sends or waits.
+
+A helper thread asks the main thread to deliver what is pending, by a signal of its own, SIGURG. To raise the pending
+signal again would hide one that arrives at the same time. In a program that handles SIGURG, signals wait for the end of
+the call or of its wait.
 """
 
 from __future__ import annotations
@@ -34,13 +38,12 @@ _pending: list[int | BaseException] = []
 _wakers: list[Callable[[], object]] = []
 _delayed_wakers: list[Callable[[], object]] = []
 _wakeups: SimpleQueue[None] = SimpleQueue()
-#: Signals that the helper raised and whose handlers have not begun. Repeats run a handler only once.
-_reraised: set[int] = set()
+#: The helper's signal: one that is ignored by default, and rarely handled.
+_WAKE_SIGNAL = getattr(_public, "SIGURG", None)
 _last_handlers: list[Any] = []
 _has_helper = False
 _forced = False
 _depth = 0  # nested handlers that are running
-_latest = 0  # the signal whose handler started last
 _deferring_blocks = 0  # nested `deferring_signals` blocks of the main thread
 _pending_since = 0.0  # time.monotonic() at the arrival of the oldest pending item
 
@@ -72,26 +75,31 @@ class DeferredHandler:
         self.handler = handler
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        reraised = number in _reraised
-        _reraised.discard(number)
-        if reraised and not _pending:  # already handled
-            return
-        if _inside(frame) and not (_forced and (reraised or number in _pending)):
-            if not reraised:
-                _defer(number)
+        if _inside(frame) and not (_forced and number in _pending):
+            _defer(number)
             return
         if not _pending:
             _run(self.handler, number, frame)
             return
-        if not reraised and number not in _pending:
+        if number not in _pending:
             _pending.append(number)
         deliver()
 
 
+def _wake(number: int, frame: FrameType | None) -> None:
+    """Deliver what is pending: the handler of the helper's signal."""
+    if not _inside(frame) or (_forced and _may_force()):
+        deliver()
+
+
+def _may_force() -> bool:
+    """Whether the oldest pending item may be delivered inside a call: an exception waits until the call returns."""
+    return isinstance(next(iter(_pending), None), int)
+
+
 def _run(handler: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> None:
-    global _depth, _latest
+    global _depth
     _depth += 1
-    _latest = number
     try:
         handler(number, frame)
     finally:
@@ -232,14 +240,18 @@ def _returned(frame: FrameType, event: str, _: object) -> None:
 
 def _wrap_each(numbers: tuple[int, ...]) -> None:
     global _last_handlers
+    if _WAKE_SIGNAL is not None and getsignal(_WAKE_SIGNAL) == _public.SIG_DFL:
+        signal(_WAKE_SIGNAL, _wake)
     for number in numbers:
         handler = getsignal(number)
-        if callable(handler) and type(handler) is not DeferredHandler:
+        if callable(handler) and type(handler) is not DeferredHandler and handler is not _wake:
             signal(number, DeferredHandler(handler))
     _last_handlers = list(map(getsignal, _COMMON))
 
 
 def _unwrapped(handler: Any) -> Any:
+    if handler is _wake:
+        return _public.SIG_DFL
     return handler.handler if type(handler) is DeferredHandler else handler
 
 
@@ -286,25 +298,20 @@ def _run_helper() -> None:
                 except Exception:  # noqa: BLE001, S112 - what it was to end has ended
                     continue
             _forced = waited > _LONGEST_DEFERRAL
-            inside = _inside(sys._current_frames().get(_main or 0))
-            if _forced or not inside:
-                _reraise(inside)
+            if _forced or not _inside(sys._current_frames().get(_main or 0)):
+                _wake_main()
             time.sleep(_CHECK_SECONDS)
         _forced = False
 
 
-def _reraise(inside: bool) -> None:
-    """Raise a signal again in the main thread: the oldest pending one, or the latest if an exception is pending."""
-    first = next(iter(_pending), 0)
-    if not isinstance(first, int) and inside:
-        return  # raised when the call returns, however late
-    number = first if isinstance(first, int) else _latest
-    if number and type(getsignal(number)) is DeferredHandler:  # an unwrapped handler would run twice
-        _reraised.add(number)
-        if _forced and _main is not None:
-            _public.pthread_kill(_main, number)  # also interrupts a blocking system call
-        else:
-            interrupt_main(number)  # type: ignore[arg-type]
+def _wake_main() -> None:
+    """Run `_wake` in the main thread, unless the program handles that signal itself."""
+    if _WAKE_SIGNAL is None or _main is None or getsignal(_WAKE_SIGNAL) is not _wake:
+        return
+    if _forced and _may_force():
+        _public.pthread_kill(_main, _WAKE_SIGNAL)  # also interrupts a blocking system call
+    else:
+        interrupt_main(_WAKE_SIGNAL)
 
 
 def _after_fork_in_child() -> None:
@@ -314,7 +321,7 @@ def _after_fork_in_child() -> None:
     _main = get_ident()
     _wakeups = SimpleQueue()
     _has_helper = _forced = False  # a child that only execs needs no helper
-    for each in (_pending, _wakers, _delayed_wakers, _reraised):
+    for each in (_pending, _wakers, _delayed_wakers):
         each.clear()
 
 

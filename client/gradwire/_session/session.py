@@ -430,8 +430,8 @@ class Session:
         """Raise RuntimeError in such a finalizer, which no answer can reach."""
         if self._in_finalizer():
             raise refuse(
-                "a finalizer (__del__) asks for a value while its thread sends the session's commands or receives "
-                "answers. A finalizer may issue commands, but should read no values"
+                "a finalizer (__del__), or a signal handler after three seconds of waiting, asks for a value while its "
+                "thread sends the session's commands or receives answers. It may issue commands, but read no values"
             )
 
     def _take_batch(self, end: int | None = None) -> InFlightBatch:
@@ -757,8 +757,8 @@ class Session:
             return
         self._receiving_thread = threading.get_ident()
         try:
-            while self._retransmission.has_answer():
-                self._receive()
+            while not interrupted() and self._retransmission.has_answer():
+                self._receive()  # returns without the answer if a signal is pending
         finally:
             self._receiving_thread = 0
             self._receive_lock.release()
