@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from gradwire_engine.backends.product_facts import products_of
+from gradwire_engine.backends.product_facts import products_of, scales_of
 
 log = logging.getLogger("gradwire.engine")
 
@@ -283,10 +283,11 @@ class Library:
     def multiply(self, facts: Any, number: int) -> None:
         """One part of a job of products (core/team.py). Raises RuntimeError, MemoryError."""
         self.use_one_thread()
+        alpha, beta = scales_of(facts)
         for part in products_of(facts, number):
             order, other_order, rows, columns, inner, a, one_leading, b, other_leading, c, leading = part
             status = self._sgemm(
-                order, other_order, rows, columns, inner, 1.0, a, one_leading, b, other_leading, 0.0, c, leading
+                order, other_order, rows, columns, inner, alpha, a, one_leading, b, other_leading, beta, c, leading
             )
             if status:
                 raise error_of("sgemm", status)

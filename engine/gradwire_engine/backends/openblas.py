@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.backends.product_facts import products_of
+from gradwire_engine.backends.product_facts import products_of, scales_of
 
 _ROW_MAJOR = 101  # of cblas.h, as what follows
 _ORDERS = {b"N": 111, b"T": 112}
@@ -90,11 +90,12 @@ class OpenBlas:
 
     def multiply(self, facts: Any, number: int) -> None:
         """One part of a job of products (core/team.py)."""
+        alpha, beta = scales_of(facts)
         for part in products_of(facts, number):
             order, other, rows, columns, inner, a, a_leading, b, b_leading, c, leading = part
             self._sgemm(
                 *(_ROW_MAJOR, _ORDERS[order], _ORDERS[other], rows, columns, inner),
-                *(1.0, a, a_leading, b, b_leading, 0.0, c, leading),
+                *(alpha, a, a_leading, b, b_leading, beta, c, leading),
             )
 
 

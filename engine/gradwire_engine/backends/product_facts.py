@@ -5,13 +5,29 @@ A part is products of matrices at equal distances. Machine code of a team reads 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
+from struct import Struct
 from typing import Any
 
-#: Numbers of a job before those of its parts, and of a part. A part has two orders, N as it is or T transposed; rows,
-#: columns and inner length; address and leading dimension of the factors and of the result; repeats and three
-#: distances; the address of a row that is added, or 0.
-PRODUCT_FACTS, PRODUCT_NUMBERS = 3, 16
+#: Numbers of a job before those of its parts, and of a part. The last two of a job are the bits of float64: by what the
+#: products are multiplied, and by what the result is, to which they are added. A part has two orders, N as it is or T
+#: transposed; rows, columns and inner length; address and leading dimension of the factors and of the result; repeats
+#: and three distances; the address of a row that is added, or 0.
+PRODUCT_FACTS, PRODUCT_NUMBERS = 5, 16
+_SCALES = slice(PRODUCT_FACTS - 2, PRODUCT_FACTS)
+_BITS, _FLOATS = Struct("qq"), Struct("dd")
+
+
+def set_scales(facts: Any, alpha: float, beta: float) -> None:
+    """Let a job write alpha * product + beta * result."""
+    facts[_SCALES] = array("q", _BITS.unpack(_FLOATS.pack(alpha, beta)))
+
+
+def scales_of(facts: Any) -> tuple[float, float]:
+    """What `set_scales` has set."""
+    alpha, beta = _FLOATS.unpack(_BITS.pack(*facts[_SCALES]))
+    return alpha, beta
 
 
 def products_of(facts: Any, number: int) -> Iterator[tuple[Any, ...]]:

@@ -136,7 +136,7 @@ class PlanCode(PlanMemory):
         return self._number_arrays[key]
 
     def _call_kernel(self, instr: Instr, kernel: Kernel, static: set[int]) -> None:
-        writes = instr.kind == "write"
+        writes = instr.kind in ("write", "update")
         target = instr.args[0] if writes else instr.outs[0]
         dtype = self.regs[target].dtype
         template = [self._number(item, dtype) if type(item) is NumRef else item for item in instr.args]

@@ -47,7 +47,7 @@ class PlanMemory(Schedule):
                     holder[out] = self._fresh(self.regs[out], free, account)
                     self.memory[out] = holder[out].reshape(self.regs[out].shape)
                 dying.update(out for out in instr.outs if self.last[out] == place)
-            elif kernel is not None and instr.kind != "write":
+            elif kernel is not None and instr.outs:
                 self.bytes += kernel.nbytes
                 account.admit(self.bytes)
                 out = instr.outs[0]

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gradwire_engine.compile import shared_weights
+from gradwire_engine.compile import added_products, shared_weights
 from gradwire_engine.compile.kernels import registry
 from gradwire_engine.compile.kernels.registry import CrossEntropy, Kernel
 from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg
@@ -87,6 +87,7 @@ class Schedule:
             self._fuse_losses(make_loss)
         self.roots = self._find_roots()
         self._own()
+        self._merge_added_products()
         used = {number for instr in self.instrs for number in instr.reads()}
         #: Registers of gradients that are read before they are replaced, by the input's index.
         self.read_grads = {place: number for place, number in self.entry.items() if number in used}
@@ -205,6 +206,14 @@ class Schedule:
             return
         kept = [*self._made(), *(number for number in self.final_grads.values() if number is not None)]
         pairs = shared_weights.merge(self.instrs, self.kernels, self.regs, kept)
+        self.instrs, self.kernels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
+
+    def _merge_added_products(self) -> None:
+        """Let the library add products to tensors, except where sessions must compute equal bits."""
+        if self.device != CPU or self.shared or any(instr.kind == "exchange" for instr in self.instrs):
+            return
+        kept = [*self._made(), *(number for number in self.final_grads.values() if number is not None)]
+        pairs = added_products.merge(self.instrs, self.kernels, self.regs, self.roots, kept)
         self.instrs, self.kernels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
     def _alias(self) -> None:

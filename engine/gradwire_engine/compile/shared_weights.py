@@ -22,7 +22,7 @@ _MOST_ROWS = 64  # of a product: more of them are efficient alone
 _MOST_ELEMENTS = 1 << 24  # of all rows, which the plan copies
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 #: Formulas of gradients that are products of g and the rows, or sums of g's rows.
-_TRANSPOSED = ("_transposed", "input")
+TRANSPOSED = ("_transposed", "input")
 _PRODUCTS = {("_linear_addmm", "mat2"): 2, ("_linear_mm", "mat2"): 2, ("_linear_addmm", "input"): 1}
 
 
@@ -64,7 +64,7 @@ def _addends(top: Instr, makers: dict[int, Instr], uses: Counter[int]) -> tuple[
         maker = makers.get(number)
         if maker is None or uses[number] != 1:
             return [], []
-        is_turned = maker.kind == "formula" and tuple(maker.what[:2]) == _TRANSPOSED and len(maker.args) == 1
+        is_turned = maker.kind == "formula" and tuple(maker.what[:2]) == TRANSPOSED and len(maker.args) == 1
         if maker.kind == "sum" or is_turned:
             between.append(maker)
             waiting += [int(item) for item in maker.args]

@@ -95,7 +95,7 @@ class Instr:
 
     def changes(self) -> list[int]:
         """Registers that it changes in place. A composite ("call") may also change what it reads."""
-        if self.kind in ("write", "accumulate"):
+        if self.kind in ("write", "accumulate", "update"):
             return [int(self.args[0])] if type(self.args[0]) is Ref else []
         return [int(item) for item in self.args[0]] if self.kind == "exchange" else []
 

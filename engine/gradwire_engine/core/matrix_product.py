@@ -21,7 +21,7 @@ import numpy as np
 
 from gradwire_engine.backends.onednn import Library, error_of, library
 from gradwire_engine.backends.openblas import OpenBlas, openblas
-from gradwire_engine.backends.product_facts import PRODUCT_FACTS, PRODUCT_NUMBERS
+from gradwire_engine.backends.product_facts import PRODUCT_FACTS, PRODUCT_NUMBERS, set_scales
 from gradwire_engine.core.device import Array
 from gradwire_engine.core.team import PRODUCTS
 from gradwire_engine.core.threads import POOL
@@ -56,6 +56,7 @@ _ONE: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((0, 0, 0), (1, 0, 0, 0))
 _Matrix = tuple[bytes, int]
 #: Numbers of a job's first part: the addresses of the factors and of the result, and that of a row to add.
 _PLACES, _ROW = (PRODUCT_FACTS + 5, PRODUCT_FACTS + 7, PRODUCT_FACTS + 9), PRODUCT_FACTS + 15
+_PLAIN = (1.0, 0.0)  # factors of the products and of what was in the result's memory
 _ONE_BY_ONE = 8  # parts of a job, up to which their addresses are added without NumPy
 
 
@@ -143,18 +144,37 @@ class RepeatedProduct:
 
     def add(self, one: Array, other: Array, out: Array, row: Array | None) -> None:
         """Write one @ other + row. `row` must not overlap `out`. Raises ValueError: shapes."""
+        job = self._job_for(one, other, out, row)
+        if job is None:
+            np.matmul(*self._turned(one, other, out))
+        elif job.run():
+            return
+        if row is not None:
+            whole = out.T if self._turns[2] else out
+            np.add(whole, row, whole)
+
+    def add_to(self, target: Array, alpha: float, one: Array, other: Array) -> None:
+        """Add alpha * (one @ other) to `target`, which must not overlap them. Raises ValueError: shapes."""
+        job = self._job_for(one, other, target, None)
+        if job is not None and alpha:  # a library does not multiply by 0, which makes NaN of infinity
+            job.run(scales=(alpha, 1.0))
+            return
+        first, second, whole = self._turned(one, other, target)
+        np.add(whole, np.matmul(first, second) * alpha, whole)
+
+    def with_result_transposed(self) -> RepeatedProduct:
+        """A product of the same matrices, whose result is written transposed."""
+        first, second, third = self._turns
+        return RepeatedProduct(first, second, not third)
+
+    def _job_for(self, one: Array, other: Array, out: Array, row: Array | None) -> _Job | None:
+        """The job of these arrays, kept for the next call; None where `matrix_product` has another way."""
         held, given = self._arrays, _NO_ROW if row is None else row
         if not (held and held[0]() is one and held[1]() is other and held[2]() is out and held[3]() is given):
             self._arrays = ()  # an interrupt may come before the new job is complete
             self._job = _job_of(*self._turned(one, other, out), row)
             self._arrays = ref(one), ref(other), ref(out), ref(given)
-        if self._job is None:
-            np.matmul(*self._turned(one, other, out))
-        elif self._job.run():
-            return
-        if row is not None:
-            whole = out.T if self._turns[2] else out
-            np.add(whole, row, whole)
+        return self._job
 
     def _turned(self, one: Array, other: Array, out: Array) -> tuple[Array, Array, Array]:
         """The matrices as declared."""
@@ -196,13 +216,15 @@ def _chosen(a: Array, b: Array) -> Library | OpenBlas | None:
 class _Job:
     """Products of matrices at fixed addresses, in parts that threads share."""
 
-    __slots__ = ("_adds", "_facts", "_found", "_layout")
+    __slots__ = ("_adds", "_facts", "_found", "_layout", "_scales")
 
     def __init__(self, found: Library | OpenBlas, layout: _Layout, addresses: Sequence[int], bias: int) -> None:
         """addresses: of the factors as sgemm reads them, and of the result. bias: of a row to add, or 0."""
         self._found, self._layout, self._adds = found, layout, bias != 0
         facts = self._facts = layout.facts[:]
         facts[0], facts[1] = found.sgemm, found.set_threads
+        set_scales(facts, *_PLAIN)
+        self._scales: tuple[float, float] | None = _PLAIN
         if layout.parts <= _ONE_BY_ONE:
             one, other, result = addresses
             for first in range(0, layout.parts * PRODUCT_NUMBERS, PRODUCT_NUMBERS):
@@ -217,11 +239,16 @@ class _Job:
             for part, before in enumerate(layout.columns):
                 facts[part * PRODUCT_NUMBERS + _ROW] = before + bias
 
-    def run(self, shared: int = _SHARED) -> bool:
+    def run(self, shared: int = _SHARED, scales: tuple[float, float] = _PLAIN) -> bool:
         """Compute the products; returns whether the row was added. Raises RuntimeError, MemoryError.
 
-        shared: multiply-adds from which a team shares them.
+        shared: multiply-adds from which a team shares them. scales: factors of the products, and of what the result's
+        memory holds, to which they are added.
         """
+        if scales != self._scales:
+            self._scales = None  # an interrupt may come before they are set
+            set_scales(self._facts, *scales)
+            self._scales = scales
         found = self._found
         if isinstance(found, Library):  # each of its calls uses one thread
             return self._run(shared)

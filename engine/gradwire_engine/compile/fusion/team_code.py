@@ -123,7 +123,8 @@ define internal void @copy_part(ptr %data, i64 %place) #0 {
   ret void
 }
 
-; Products of matrices at equal distances. data: sgemm, omp_set_num_threads, first failure, 16 numbers for each part.
+; Products of matrices at equal distances. data: sgemm, omp_set_num_threads, first failure, factors of the product and
+; of the result, 16 numbers for each part.
 ; Without omp_set_num_threads, sgemm is cblas_sgemm, which has other arguments and no status.
 define internal void @product_part(ptr %data, i64 %place) #0 {
 start:
@@ -131,8 +132,14 @@ start:
   %a.threads = getelementptr i64, ptr %data, i64 1
   %threads = load ptr, ptr %a.threads
   %a.failure = getelementptr i64, ptr %data, i64 2
+  %a.alpha = getelementptr double, ptr %data, i64 3
+  %alpha.wide = load double, ptr %a.alpha
+  %alpha = fptrunc double %alpha.wide to float
+  %a.beta = getelementptr double, ptr %data, i64 4
+  %beta.wide = load double, ptr %a.beta
+  %beta = fptrunc double %beta.wide to float
   %before = mul i64 %place, 16
-  %shift = add i64 %before, 3
+  %shift = add i64 %before, 5
   %record = getelementptr i64, ptr %data, i64 %shift
   %r0 = getelementptr i64, ptr %record, i64 0
   %order = load i8, ptr %r0
@@ -187,11 +194,11 @@ next:
   br i1 %by.cblas, label %cblas, label %onednn
 cblas:
   call void %sgemm(i32 101, i32 %turn, i32 %other.turn, i64 %rows, i64 %columns, i64 %inner,
-    float 1.0, ptr %a, i64 %one.leading, ptr %b, i64 %other.leading, float 0.0, ptr %c, i64 %leading)
+    float %alpha, ptr %a, i64 %one.leading, ptr %b, i64 %other.leading, float %beta, ptr %c, i64 %leading)
   br label %rest
 onednn:
   %status = call i32 %sgemm(i8 signext %order, i8 signext %other.order, i64 %rows, i64 %columns, i64 %inner,
-    float 1.0, ptr %a, i64 %one.leading, ptr %b, i64 %other.leading, float 0.0, ptr %c, i64 %leading)
+    float %alpha, ptr %a, i64 %one.leading, ptr %b, i64 %other.leading, float %beta, ptr %c, i64 %leading)
   %failed = icmp ne i32 %status, 0
   br i1 %failed, label %note, label %rest
 note:

@@ -146,9 +146,25 @@ def _matmul(*, left_t: bool = False, right_t: bool = False, swap: bool = False, 
         def run_biased(out: Array, row: Array, one: Array, other: Array, *_: Any) -> None:
             multiply.add(one, other, out, row if row.ndim else np.broadcast_to(row, out.shape[1:]))
 
-        return Kernel(run_biased if bias else run)
+        return Kernel(run_biased) if bias else Kernel(run, added=_added(multiply, swap))
 
     return choose
+
+
+def _added(multiply: RepeatedProduct, swap: bool) -> Callable[[bool], Callable[..., None]]:
+    """What a kernel of products has as `added`."""
+
+    def added(transposed: bool) -> Callable[..., None]:
+        add_to = (multiply.with_result_transposed() if transposed else multiply).add_to
+
+        def run(target: Array, alpha: float, one: Array, other: Array, *_: Any) -> None:
+            if swap:
+                one, other = other, one
+            add_to(target, alpha, one, other)
+
+        return run
+
+    return added
 
 
 def _weight_transposed(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
@@ -162,7 +178,7 @@ def _weight_transposed(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:
     def run(out: Array, g: Array, mat1: Array) -> None:
         multiply(g, mat1, out)
 
-    return Kernel(run, transposed=True)
+    return Kernel(run, transposed=True, added=_added(multiply, False))
 
 
 def _passed_on(instr: Instr, regs: Sequence[Reg]) -> Kernel | None:

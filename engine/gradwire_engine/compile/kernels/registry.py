@@ -25,7 +25,7 @@ GRADIENT_SUM = "gradient_sum"
 class Kernel:
     """`run(out, *arguments)`: writes an instruction's result into `out`, or its first argument for an in-place op."""
 
-    __slots__ = ("block", "nbytes", "run", "scratch", "takes", "transposed")
+    __slots__ = ("added", "block", "nbytes", "run", "scratch", "takes", "transposed")
 
     def __init__(
         self,
@@ -35,6 +35,7 @@ class Kernel:
         transposed: bool = False,
         block: int = 0,
         nbytes: int = 0,
+        added: Callable[[bool], Callable[..., None]] | None = None,
     ) -> None:
         """Make a kernel.
 
@@ -43,6 +44,8 @@ class Kernel:
         transposed: whether the result is column-major.
         block: elements per call of a large in-place op, which is split; 0 if it is not.
         nbytes: bytes of temporary memory that it holds, if they are many.
+        added: makes `add(target, alpha, *arguments)`, which adds alpha times the result, or if True its transpose, to
+        another array instead.
         """
         self.run = run
         self.takes = tuple(takes)
@@ -50,6 +53,7 @@ class Kernel:
         self.transposed = transposed
         self.block = block
         self.nbytes = nbytes
+        self.added = added
 
     def splits(self, size: int) -> bool:
         """Whether an in-place op on this many elements is split into blocks."""
