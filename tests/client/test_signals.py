@@ -64,6 +64,57 @@ def test_a_signal_that_comes_with_the_helpers_is_handled_once() -> None:
     assert shown == "5"
 
 
+@pytest.mark.parametrize("set_before", ["signal.SIG_DFL", "signal.SIG_IGN"])
+def test_a_program_sees_what_it_set_for_the_helpers_signal(set_before: str) -> None:
+    shown = outcome(f"""
+    signal.signal(signal.SIGURG, {set_before})
+    _signals.wrap_new_handlers()
+    assert _signals._get_before(signal.SIGURG) is _signals._wake
+    assert signal.getsignal(signal.SIGURG) is {set_before}
+    assert signal.signal(signal.SIGURG, signal.default_int_handler) is {set_before}
+    print(signal.signal(signal.SIGURG, {set_before}) is signal.default_int_handler)
+    """)
+    assert shown == "True"
+
+
+def test_a_signal_that_waited_long_is_handled_after_the_call_while_the_helpers_is_blocked() -> None:
+    shown = outcome("""
+    from functools import partial
+
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGURG})
+    _signals._LONGEST_DEFERRAL = 0.01
+    sys.setprofile(lambda *each: None)  # so that the call's end is not seen
+    inside["call"](partial(hashlib.pbkdf2_hmac, "sha256", b"", b"", 3_000_000))
+    until(lambda: handled)
+    print(len(handled))
+    """)
+    assert shown == "1"
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_an_exception_behind_a_signal_that_waited_long_is_raised_after_the_call(again: bool) -> None:
+    shown = outcome(f"""
+    def go_on():
+        _signals._forced = True
+        _signals.defer_exception(LookupError("after the call"))
+        if {again}:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        else:
+            _signals._wake(signal.SIGURG, sys._getframe())
+        done.append(1)
+
+    done = []
+    _signals._LONGEST_DEFERRAL = -1.0  # the helper would set _forced, too
+    inside.update(_signals=_signals, sys=sys, done=done, LookupError=LookupError)
+    go_on = type(go_on)(go_on.__code__, inside)
+    try:
+        inside["call"](go_on)
+    except LookupError as error:
+        print(error, done, set(handled) == {{signal.SIGUSR1}})
+    """)
+    assert shown == "after the call [1] True"
+
+
 @pytest.mark.parametrize("profiled", [False, True])
 def test_an_exception_that_waits_is_raised_after_the_call_also_under_a_profiler(profiled: bool) -> None:
     shown = outcome(f"""

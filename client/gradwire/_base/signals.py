@@ -40,10 +40,12 @@ _delayed_wakers: list[Callable[[], object]] = []
 _wakeups: SimpleQueue[None] = SimpleQueue()
 #: The helper's signal: one that is ignored by default, and rarely handled.
 _WAKE_SIGNAL = getattr(_public, "SIGURG", None)
+_ignored: Any = _public.SIG_DFL  # what the program set for it, unless it handles it: SIG_DFL or SIG_IGN
 _last_handlers: list[Any] = []
 _has_helper = False
 _forced = False
 _depth = 0  # nested handlers that are running
+_forced_depth = 0  # nested deliveries inside a call
 _deferring_blocks = 0  # nested `deferring_signals` blocks of the main thread
 _pending_since = 0.0  # time.monotonic() at the arrival of the oldest pending item
 
@@ -75,8 +77,11 @@ class DeferredHandler:
         self.handler = handler
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if _inside(frame) and not (_forced and number in _pending):
-            _defer(number)
+        if _inside(frame) or _forced_depth:
+            if _forced and number in _pending:
+                _deliver_inside()
+            else:
+                _defer(number)
             return
         if not _pending:
             _run(self.handler, number, frame)
@@ -88,13 +93,26 @@ class DeferredHandler:
 
 def _wake(number: int, frame: FrameType | None) -> None:
     """Deliver what is pending: the handler of the helper's signal."""
-    if not _inside(frame) or (_forced and _may_force()):
+    if not (_inside(frame) or _forced_depth):
         deliver()
+    elif _forced:
+        _deliver_inside()
 
 
 def _may_force() -> bool:
     """Whether the oldest pending item may be delivered inside a call: an exception waits until the call returns."""
     return isinstance(next(iter(_pending), None), int)
+
+
+def _deliver_inside() -> None:
+    """Run pending handlers inside a call, up to an exception, which is not raised inside a handler either."""
+    global _forced_depth
+    _forced_depth += 1
+    try:
+        while _may_force():
+            _deliver_oldest(sys._getframe(1))
+    finally:
+        _forced_depth -= 1
 
 
 def _run(handler: Callable[[int, FrameType | None], Any], number: int, frame: FrameType | None) -> None:
@@ -151,12 +169,16 @@ def deliver() -> None:
     if not _pending or get_ident() != _main:
         return
     while _pending:
-        first = _pending.pop(0)
-        if isinstance(first, BaseException):
-            raise first
-        held = getsignal(first)
-        if callable(held):
-            _run(held.handler if type(held) is DeferredHandler else held, first, sys._getframe(1))
+        _deliver_oldest(sys._getframe(1))
+
+
+def _deliver_oldest(frame: FrameType) -> None:
+    first = _pending.pop(0)
+    if isinstance(first, BaseException):
+        raise first
+    held = getsignal(first)
+    if callable(held):
+        _run(held.handler if type(held) is DeferredHandler else held, first, frame)
 
 
 def defer_exception(error: BaseException) -> None:
@@ -219,6 +241,8 @@ def _returned(frame: FrameType, event: str, _: object) -> None:
     if not _pending:
         sys.setprofile(None)
         return
+    if _forced_depth:
+        return
     if event == "return":
         code = frame.f_code
         if (
@@ -239,8 +263,9 @@ def _returned(frame: FrameType, event: str, _: object) -> None:
 
 
 def _wrap_each(numbers: tuple[int, ...]) -> None:
-    global _last_handlers
-    if _WAKE_SIGNAL is not None and getsignal(_WAKE_SIGNAL) == _public.SIG_DFL:
+    global _last_handlers, _ignored
+    if _WAKE_SIGNAL is not None and (found := getsignal(_WAKE_SIGNAL)) in (_public.SIG_DFL, _public.SIG_IGN):
+        _ignored = _public.Handlers(found)
         signal(_WAKE_SIGNAL, _wake)
     for number in numbers:
         handler = getsignal(number)
@@ -251,7 +276,7 @@ def _wrap_each(numbers: tuple[int, ...]) -> None:
 
 def _unwrapped(handler: Any) -> Any:
     if handler is _wake:
-        return _public.SIG_DFL
+        return _ignored
     return handler.handler if type(handler) is DeferredHandler else handler
 
 
@@ -308,16 +333,15 @@ def _wake_main() -> None:
     """Run `_wake` in the main thread, unless the program handles that signal itself."""
     if _WAKE_SIGNAL is None or _main is None or getsignal(_WAKE_SIGNAL) is not _wake:
         return
+    interrupt_main(_WAKE_SIGNAL)  # also if the signal is blocked
     if _forced and _may_force():
-        _public.pthread_kill(_main, _WAKE_SIGNAL)  # also interrupts a blocking system call
-    else:
-        interrupt_main(_WAKE_SIGNAL)
+        _public.pthread_kill(_main, _WAKE_SIGNAL)  # interrupts a blocking system call
 
 
 def _after_fork_in_child() -> None:
-    global _main, _has_helper, _wakeups, _forced, _deferring_blocks, _depth
+    global _main, _has_helper, _wakeups, _forced, _deferring_blocks, _depth, _forced_depth
     if _main != get_ident():  # blocks and handlers of a thread that the child lacks
-        _deferring_blocks = _depth = 0
+        _deferring_blocks = _depth = _forced_depth = 0
     _main = get_ident()
     _wakeups = SimpleQueue()
     _has_helper = _forced = False  # a child that only execs needs no helper
