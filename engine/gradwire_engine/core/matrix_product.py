@@ -57,6 +57,9 @@ _Matrix = tuple[bytes, int]
 #: Numbers of a job's first part: the addresses of the factors and of the result, and that of a row to add.
 _PLACES, _ROW = (PRODUCT_FACTS + 5, PRODUCT_FACTS + 7, PRODUCT_FACTS + 9), PRODUCT_FACTS + 15
 _PLAIN = (1.0, 0.0)  # factors of the products and of what was in the result's memory
+#: Factors of products that a library may use. It does not multiply by 0, which makes NaN of infinity. It may multiply
+#: the matrices first, which overflow or lose digits with a very large or small factor.
+_LEAST_SCALE, _MOST_SCALE = 2.0**-40, 2.0**40
 _ONE_BY_ONE = 8  # parts of a job, up to which their addresses are added without NumPy
 
 
@@ -156,11 +159,13 @@ class RepeatedProduct:
     def add_to(self, target: Array, alpha: float, one: Array, other: Array) -> None:
         """Add alpha * (one @ other) to `target`, which must not overlap them. Raises ValueError: shapes."""
         job = self._job_for(one, other, target, None)
-        if job is not None and alpha:  # a library does not multiply by 0, which makes NaN of infinity
+        if job is not None and _LEAST_SCALE <= abs(alpha) <= _MOST_SCALE:
             job.run(scales=(alpha, 1.0))
             return
         first, second, whole = self._turned(one, other, target)
-        np.add(whole, np.matmul(first, second) * alpha, whole)
+        made = np.matmul(first, second)
+        np.multiply(made, alpha, made)
+        np.add(whole, made, whole)
 
     def with_result_transposed(self) -> RepeatedProduct:
         """A product of the same matrices, whose result is written transposed."""

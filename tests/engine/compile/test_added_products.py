@@ -128,6 +128,23 @@ def test_a_rate_of_zero_still_makes_nan_of_an_infinite_gradient() -> None:
     np.testing.assert_array_equal(np.isnan(given[1].array), np.isnan(expected[1].array))
 
 
+@pytest.mark.parametrize("rate", [1e-50, 1e20, np.inf, np.nan])
+def test_a_rate_that_is_a_constant_of_any_size_gives_what_the_program_gives(rate: float) -> None:
+    def program(x: Tensor, y: Tensor, weight: Tensor) -> list[Tensor]:
+        call("sub_", (weight, call("matmul", (call("transpose", (x, 0, 1)), y))), {"alpha": rate})
+        return []
+
+    arrays = [array.astype(np.float32) for array in RNG.standard_normal((2, 40, 300))]
+    arrays.append(np.zeros((300, 300), np.float32))
+    arrays[0][3, 5] = np.inf
+    plan = traced(program, [tensor(each.copy()) for each in arrays])
+    assert added(plan) == 1
+    given, expected = [[tensor(each.copy()) for each in arrays] for _ in range(2)]
+    run(plan, given)
+    program(*expected)
+    np.testing.assert_allclose(given[2].array, expected[2].array, rtol=3e-5, atol=3e-4 * min(1e20, rate))
+
+
 def penalized(state: Tensor, weights: Sequence[Tensor]) -> Tensor:
     """Reads the gradients, as a clipping of their norm does."""
     assert weights[0].grad is not None
