@@ -108,6 +108,8 @@ class Schedule:
                     raise NotPlannable("a leaf's gradient has a history")
                 roots = self.regs[number].roots
                 known = {self.entry[place]} if place in self.entry else set()
+                if number in known:  # it was there, and may be a view of an input
+                    known.update(self.input_regs)
                 if (roots & {*self.input_regs, *self.entry.values()}) - known or roots & seen:
                     raise NotPlannable("a leaf's gradient shares another tensor's memory")
                 seen |= roots

@@ -93,7 +93,7 @@ class Tracer(Trace):
         self.input_regs: list[int] = []
         #: Registers of the inputs' gradients at the start, by input's index.
         self.entry: dict[int, int] = {}
-        self._inputs_memory, self._entry_memory = ArrayMemory(), ArrayMemory()
+        self._memory = ArrayMemory()  # of the inputs and their gradients
         for place, tensor in enumerate(self.inputs):
             self._bind(place, tensor)
 
@@ -108,8 +108,8 @@ class Tracer(Trace):
             return
         if not tensor.array.flags.c_contiguous or not is_writable(tensor.array):
             self.fail("an input is not row-major")
-        number = self._known(tensor.array, self._inputs_memory.registers_over(tensor.array))
-        self._inputs_memory.add(tensor.array, number)
+        number = self._known(tensor.array, self._memory.registers_over(tensor.array))
+        self._memory.add(tensor.array, number)
         self.input_regs.append(number)
         if tensor.device != self.device:
             self.hosted.add(number)
@@ -121,8 +121,8 @@ class Tracer(Trace):
             if not self.is_here(grad):
                 self.fail("a gradient is on another device")
                 return
-            self.entry[place] = number = self._known(grad, self._entry_memory.registers_over(grad))
-            self._entry_memory.add(grad, number)
+            self.entry[place] = number = self._known(grad, self._memory.registers_over(grad))
+            self._memory.add(grad, number)
 
     @property
     def nodes_made(self) -> int:

@@ -215,6 +215,56 @@ def test_a_product_of_the_tensor_itself_is_made() -> None:
     assert added(plan) == 0
 
 
+def test_a_product_of_a_part_of_the_gradient_it_is_added_to_is_made() -> None:
+    """An input that is a view of a gradient is known to share its memory."""
+
+    def program(weight: Tensor, part: Tensor) -> list[Tensor]:
+        backward([call("sum", (call("matmul", (part, weight)),))])
+        return []
+
+    def inputs() -> list[Tensor]:
+        weight = tensor(arrays[0].copy(), True)
+        set_grad(weight, tensor(arrays[1].copy()))
+        grad = weight.grad
+        assert grad is not None
+        return [weight, Tensor(grad.array[:300], False, grad.storage)]
+
+    arrays = RNG.standard_normal((2, 640, 640)).astype(np.float32)
+    plan = traced(program, inputs())
+    assert added(plan) == 0
+    given, expected = inputs(), inputs()
+    assert plan.fits(given)
+    run(plan, given)
+    program(*expected)
+    assert given[0].grad is not None
+    assert expected[0].grad is not None
+    np.testing.assert_allclose(given[0].grad.array, expected[0].grad.array, rtol=3e-5, atol=3e-4)
+
+
+def test_gradients_that_are_views_of_an_input_are_accumulated() -> None:
+    """As where one tensor has all gradients, so that one op scales them."""
+
+    def program(flat: Tensor, x: Tensor, weight: Tensor) -> list[Tensor]:
+        backward([call("sum", (call("matmul", (x, weight)),))])
+        call("mul_", (flat, 0.5))
+        return []
+
+    def inputs() -> list[Tensor]:
+        flat, weight = tensor(arrays[2].copy()), tensor(arrays[1].copy(), True)
+        set_grad(weight, Tensor(flat.array[: weight.array.size].reshape(weight.array.shape), False, flat.storage))
+        return [flat, tensor(arrays[0].copy()), weight]
+
+    arrays = [*drawn(40, [256, 300]), RNG.standard_normal(256 * 300 + 5).astype(np.float32)]
+    plan = traced(program, inputs())
+    assert added(plan) == 1
+    for each in (plan, fused(plan)[0]):
+        given, expected = inputs(), inputs()
+        assert each.fits(given)
+        run(each, given)
+        program(*expected)
+        np.testing.assert_allclose(given[0].array, expected[0].array, rtol=3e-5, atol=3e-5)
+
+
 def test_memory_does_not_grow() -> None:
     arrays, account = drawn(64, [512] * 7), CURRENT.get().account
     program = network(6, False)
