@@ -1,8 +1,8 @@
 """Products that are added to a tensor, as p -= rate * p.grad adds a weight's gradient: the library adds them itself.
 
 The product then needs no memory, and no pass reads it again. It is computed where the tensor changes, and until then
-its factors stay. So they may not have more elements than the product. The library adds the parts of a long sum one by
-one, so the result differs by rounding.
+its factors stay. So they may not have more elements than the product, nor may results of which they are views. The
+library adds the parts of a long sum one by one, so the result differs by rounding.
 """
 
 from __future__ import annotations
@@ -31,11 +31,14 @@ def merge(
     regs: Sequence[Reg],
     roots: Mapping[int, frozenset[int]],
     kept: Iterable[int],
+    bound: Iterable[int] = (),
 ) -> list[tuple[Instr, Kernel | None]]:
     """The instructions with their kernels, where products that are only added to a tensor are part of that.
 
-    roots: registers whose memory each register may share. kept: registers that are read after the run.
+    roots: registers whose memory each register may share. kept: registers that are read after the run. bound: those of
+    the inputs and their gradients, whose memory is not the plan's.
     """
+    memory = _Memory(regs, roots, frozenset(bound))
     makers = {out: place for place, instr in enumerate(instrs) for out in instr.outs}
     uses = Counter([*kept, *[int(number) for instr in instrs for number in instr.reads()]])
     removed: set[int] = set()
@@ -47,7 +50,7 @@ def merge(
             continue
         first, views = found
         product, kernel = instrs[first], kernels[first]
-        if kernel is None or kernel.added is None or not _is_worth(change, product, regs):
+        if kernel is None or kernel.added is None or not _is_worth(change, product, regs, memory):
             continue
         if not _may_move(instrs[first + 1 : place], product, change, roots):
             continue
@@ -97,13 +100,26 @@ def _maker(
         number = int(maker.args[0])
 
 
-def _is_worth(change: _Change, product: Instr, regs: Sequence[Reg]) -> bool:
+class _Memory(NamedTuple):
+    """The memory of registers; see `merge`."""
+
+    regs: Sequence[Reg]
+    roots: Mapping[int, frozenset[int]]
+    bound: frozenset[int]
+
+    def elements(self, number: int) -> int:
+        """Elements that stay in memory with a register: for a view of a result, all of the result's."""
+        whole = [root for root in self.roots[number] - self.bound if len(self.roots[root]) == 1]
+        return max(prod(self.regs[number].shape), sum(prod(self.regs[root].shape) for root in whole))
+
+
+def _is_worth(change: _Change, product: Instr, regs: Sequence[Reg], memory: _Memory) -> bool:
     """Whether arrays of one shape and float32 are added, which are large beside the factors."""
     target, other = regs[change.target], regs[change.other]
     if target.shape != other.shape or target.dtype != _FLOAT or other.dtype != _FLOAT:
         return False
     size = prod(target.shape)
-    return size >= max(_LEAST, sum(prod(regs[number].shape) for number in product.reads()))
+    return size >= max(_LEAST, sum(memory.elements(number) for number in product.reads()))
 
 
 def _may_move(between: Sequence[Instr], product: Instr, change: _Change, roots: Mapping[int, frozenset[int]]) -> bool:

@@ -111,6 +111,7 @@ class PlanMemory(Schedule):
         split = [instr.args[0] for instr, kernel in zip(self.instrs, self.kernels, strict=True)
                  if kernel is not None and instr.kind == "write" and kernel.scratch
                  and kernel.splits(self._size(instr))]  # fmt: skip
+        split += [instr.args[0] for instr in self.instrs if instr.kind == "update"]  # a product that no library adds
         return sum(map(self._nbytes, made)) + max(map(self._nbytes, split), default=0)
 
     def _nbytes(self, number: int) -> int:

@@ -215,7 +215,8 @@ class Schedule:
         if self.device != CPU or self.shared or any(instr.kind == "exchange" for instr in self.instrs):
             return
         kept = [*self._made(), *(number for number in self.final_grads.values() if number is not None)]
-        pairs = added_products.merge(self.instrs, self.kernels, self.regs, self.roots, kept)
+        bound = (*self.input_regs, *self.entry.values())
+        pairs = added_products.merge(self.instrs, self.kernels, self.regs, self.roots, kept, bound)
         self.instrs, self.kernels = [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
     def _alias(self) -> None:

@@ -265,6 +265,21 @@ def test_gradients_that_are_views_of_an_input_are_accumulated() -> None:
         np.testing.assert_allclose(given[0].array, expected[0].array, rtol=3e-5, atol=3e-5)
 
 
+def test_parts_of_a_result_are_not_kept_for_a_product_that_is_smaller() -> None:
+    def program(x: Tensor, wide: Tensor, *weights: Tensor) -> list[Tensor]:
+        made = []
+        for _ in weights:
+            part = call("narrow", (call("tanh", (call("matmul", (x, wide)),)), 1, 0, 300))
+            made.append(call("matmul", (call("transpose", (part, 0, 1)), x)))
+        for weight, each in zip(weights, made, strict=True):
+            call("sub_", (weight, each), {"alpha": 0.1})
+        return []
+
+    shapes = [(40, 300), (300, 4000), (300, 300), (300, 300), (300, 300)]
+    plan = traced(program, [tensor(RNG.standard_normal(shape).astype(np.float32)) for shape in shapes])
+    assert added(plan) == 0
+
+
 def test_memory_does_not_grow() -> None:
     arrays, account = drawn(64, [512] * 7), CURRENT.get().account
     program = network(6, False)
