@@ -112,6 +112,18 @@ def test_a_signal_within_a_named_tuple_that_the_package_makes_waits_for_the_end_
     assert shown == "[0] 1"
 
 
+@pytest.mark.parametrize("library", ["numpy.random", "opentelemetry.trace", "json"])
+def test_a_signal_within_a_library_that_the_package_calls_waits_for_the_end_of_the_call(library: str) -> None:
+    shown = outcome(f"""
+    called = {{"__name__": {library!r}, "handled": handled, "inside": inside}}
+    exec("def seen(): return inside['call'](lambda: len(handled))", called)
+    exec("def count(): return seen()", inside)
+    inside["seen"] = called["seen"]
+    print(inside["count"](), len(handled))
+    """)
+    assert shown == "0 1"
+
+
 def test_a_child_forked_by_a_thread_is_in_none_of_the_main_threads_blocks() -> None:
     shown = outcome("""
     def fork():

@@ -50,9 +50,9 @@ _pending_since = 0.0  # time.monotonic() at the arrival of the oldest pending it
 # Standard signals. `wrap_handlers` and signal.signal also wrap the real-time signals.
 _COMMON = tuple(sorted(number for number in valid_signals() if number < 32))
 # Libraries that gradwire calls. A frame of these counts as part of its caller.
-_LIBRARIES = frozenset((*sys.stdlib_module_names, "google", "grpc", "ml_dtypes", "numpy", "rich", "tqdm")) - {
-    "__main__"
-}
+_LIBRARIES = frozenset(
+    (*sys.stdlib_module_names, "google", "grpc", "ml_dtypes", "numpy", "opentelemetry", "rich", "tqdm")
+) - {"__main__"}
 # What the module is called in which a named tuple's constructor runs, which Python generates.
 _GENERATED = "namedtuple_"
 # gradwire's own programs. Signals interrupt them like a user's program.
