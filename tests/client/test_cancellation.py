@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 import gradwire
-from gradwire._session.session import Waiter
+from gradwire._session.outbox import Waiter
 from tests.client.test_processes import run
 
 

@@ -149,6 +149,32 @@ def test_a_signal_held_back_in_a_callback_is_handled_before_the_next_c_call() ->
     assert shown == "1"
 
 
+def test_a_signal_within_a_named_tuple_that_the_package_makes_waits_for_the_end_of_the_call() -> None:
+    shown = outcome("""
+    from collections import namedtuple
+
+    Pair = namedtuple("Pair", "first second")
+
+    exec("def make(): pair = Pair(1, 2); seen.append(len(handled)); return pair", inside)
+    inside.update(Pair=Pair, seen=[], handled=handled)
+    inside["call"](inside["make"])
+    print(inside["seen"], len(handled))
+    """)
+    assert shown == "[0] 1"
+
+
+@pytest.mark.parametrize("library", ["numpy.random", "opentelemetry.trace", "json"])
+def test_a_signal_within_a_library_that_the_package_calls_waits_for_the_end_of_the_call(library: str) -> None:
+    shown = outcome(f"""
+    called = {{"__name__": {library!r}, "handled": handled, "inside": inside}}
+    exec("def seen(): return inside['call'](lambda: len(handled))", called)
+    exec("def count(): return seen()", inside)
+    inside["seen"] = called["seen"]
+    print(inside["count"](), len(handled))
+    """)
+    assert shown == "0 1"
+
+
 def test_a_child_forked_by_a_thread_is_in_none_of_the_main_threads_blocks() -> None:
     shown = outcome("""
     def fork():

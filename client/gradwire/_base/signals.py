@@ -52,9 +52,11 @@ _pending_since = 0.0  # time.monotonic() at the arrival of the oldest pending it
 # Standard signals. `wrap_handlers` and signal.signal also wrap the real-time signals.
 _COMMON = tuple(sorted(number for number in valid_signals() if number < 32))
 # Libraries that gradwire calls. A frame of these counts as part of its caller.
-_LIBRARIES = frozenset((*sys.stdlib_module_names, "google", "grpc", "ml_dtypes", "numpy", "rich", "tqdm")) - {
-    "__main__"
-}
+_LIBRARIES = frozenset(
+    (*sys.stdlib_module_names, "google", "grpc", "ml_dtypes", "numpy", "opentelemetry", "rich", "tqdm")
+) - {"__main__"}
+# What the module is called in which a named tuple's constructor runs, which Python generates.
+_GENERATED = "namedtuple_"
 # gradwire's own programs. Signals interrupt them like a user's program.
 _PROGRAMS = frozenset(f"gradwire._cli.{name}" for name in ("admin", "bench", "main", "top", "workloads"))
 # No delivery here: the caller does not hold the result yet, or Python ignores the exception (`__del__`).
@@ -230,7 +232,7 @@ def _inside(frame: FrameType | None) -> bool:
         top = name.partition(".")[0]
         if top == "gradwire":
             return name not in _PROGRAMS
-        if top not in _LIBRARIES:
+        if top not in _LIBRARIES and not top.startswith(_GENERATED):
             return False
         frame = frame.f_back
     return False

@@ -1,10 +1,10 @@
 """Session: sends commands in batches, and hands out the answers in order.
 
-A command enters `buffer`; the common path only appends, which is atomic. It leaves in a batch, which `Retransmission`
-delivers exactly once. A few batches are in flight at most, within the credit that the server grants. Further senders
-wait, which is the backpressure. A waiting command has a `Waiter`; its thread flushes and receives until the answer
-arrives. A deferred command has a `MemoEntry`. If it is refused, the error is raised at the next wait and names the line
-that issued the command.
+A command waits in the `Outbox`; the common path only appends to its `buffer`, which is atomic. It leaves in a batch,
+which `Retransmission` delivers exactly once. A few batches are in flight at most, within the credit that the server
+grants. Further senders wait, which is the backpressure. A waiting command has a `Waiter`; its thread flushes and
+receives until the answer arrives. A deferred command has a `MemoEntry`. If it is refused, the error is raised at the
+next wait and names the line that issued the command.
 """
 
 from __future__ import annotations
@@ -40,10 +40,9 @@ from gradwire._proxy.root_reads import RootReads
 from gradwire._proxy.shadow_graph import HookHolders
 from gradwire._session.deferred_errors import WRITER_SHIFT, CallSite, DeferredErrors
 from gradwire._session.entered import enter, leave
-from gradwire._session.framing import framed_commands, places_of_others
 from gradwire._session.module_calls import ModuleCall, Owner, attribute, new_log
+from gradwire._session.outbox import BATCH_BYTES, Outbox, Waiter
 from gradwire._session.saving import Snapshot, restored_tensors, save_session
-from gradwire._session.step_ends import StepEnds, unused
 from gradwire._transport import wire
 from gradwire._transport.bulk import Bulk
 from gradwire._transport.finalizer import ORPHANS, Finalizer
@@ -70,31 +69,15 @@ if TYPE_CHECKING:
 BATCH_COMMANDS = 64
 #: The same while no batch is in flight: the server has nothing to do.
 EARLY_COMMANDS = 16
-_BATCH_BYTES = 4 << 20
 # With more batches in flight, more commands are buffered for the next. At this number the client flushes, and may wait.
 _MOST_WAITING = 1024
 # Most commands that a segment of a compiled function holds back.
 _MOST_IN_SEGMENT = 1024
-_MOST_RELEASES = 65_536
 _CLOSE_PATIENCE_SECONDS = 3.0  # for an unreachable server, in `close`
-# Maximum bytes of a batch besides its commands. A release has 8 bytes.
-_BATCH_HEAD = 64
 # Commands whose answer may name a hook to run.
 _SUSPENDING = tuple(name for name, facts in FACTS.items() if facts.may_suspend)
 _NOTHING = service_pb2.RunResponse()
-# Maximum extra bytes of a prepared op's call between commands of another kind.
-_CALLS_HEAD = 16
 _IDS_PER_WRITER = 40  # of a server that does not tell first_id
-
-
-class Waiter:
-    """A command whose issuer waits for the answer."""
-
-    __slots__ = ("call_site", "result")
-
-    def __init__(self, call_site: CallSite) -> None:
-        self.call_site = call_site
-        self.result: service_pb2.Result | None = None
 
 
 def _check_stack_room(frames: int = 30) -> None:
@@ -166,17 +149,14 @@ class Session:
         self.redescribed_any = 0
         #: What is known of calls that differ in numbers and sizes from those in the memo; None: a refused one.
         self.models: dict[tuple[object, ...], Model | None] = {}
-        #: Unsent commands: bytes, the Waiter or MemoEntry, and what call of a prepared op it is (`framing`).
-        self.buffer: deque[tuple[bytes, Waiter | MemoEntry | None, int]] = deque()
-        self.released: deque[int] = deque()
+        self._outbox = Outbox()
+        #: Its commands and released ids, to which others append.
+        self.buffer, self.released = self._outbox.commands, self._outbox.released
         self._numbers = itertools.count(1)
         self.ids: Iterator[int] = itertools.count(answer.first_id or (answer.writer << _IDS_PER_WRITER) + 1)
-        #: Bytes of large commands in the buffer; small ones are not counted.
-        self.buffered_bytes = 0
         #: Number of buffered commands at which `flush_if_full` is called next.
         self.check_at = EARLY_COMMANDS
         self._writer = answer.writer
-        self._next_seq = 1
         self._cancelled = 0  # commands through this seq were cancelled
         self._send_lock = threading.RLock()
         self._sending_thread = self._receiving_thread = 0  # those inside `_send_batch` and `_receive`
@@ -192,8 +172,7 @@ class Session:
         self.recorder: RecorderProtocol | None = None
         #: Replaces the commands of a compiled function that is being called by programs.
         self.segments: SegmentsProtocol | None = None
-        self._taken = 0  # commands taken from the buffer so far
-        self._step_ends = StepEnds()
+        self._step_ends = self._outbox.step_ends
         self._kept: deque[tuple[int, object]] = deque()  # what lives until a command is answered, with its seq
         #: Receivers of batch timings: gradwire.timings.
         self.timed: tuple[TimingsReceiver, ...] = ()
@@ -313,9 +292,9 @@ class Session:
 
     def post_large(self, command: bytes, entry: MemoEntry) -> None:
         """Buffer a framed, quiet command with many bytes."""
-        self.buffered_bytes += len(command)
+        self._outbox.large_bytes += len(command)
         self.post(command, entry)
-        if self.buffered_bytes >= _BATCH_BYTES:
+        if self._outbox.large_bytes >= BATCH_BYTES:
             self.flush()
 
     def remember(self, entry: MemoEntry) -> None:
@@ -347,7 +326,7 @@ class Session:
             if self.segments is not None:
                 self.segments.close()
             end = self.position() - begun if begun else None
-            while (self.buffer or self.released) if end is None else self._taken < end:
+            while (self.buffer or self.released) if end is None else self._outbox.taken < end:
                 self.raise_if_unusable()
                 while not self._has_room():
                     self._receive(until=until)
@@ -368,29 +347,17 @@ class Session:
         Returns the position of the next command.
         """
         with self._send_lock:
-            kept = first - self._taken
-            if kept >= 0:
-                items = list(self.buffer.copy())
-                found = replace(items[kept:])
-                for _ in range(len(items) - kept):
-                    del self.buffer[kept]
-                self.buffer.rotate(-kept)
-                self.buffer.extendleft(reversed(found))
-                self.buffer.rotate(kept)
+            if self._outbox.replace(first, replace):
                 self.check_at = len(self.buffer) + EARLY_COMMANDS
             return self.position()
 
     def position(self) -> int:
         """The number of commands that were ever buffered: the next command's position."""
-        return self._taken + len(self.buffer)
+        return self._outbox.position()
 
     def drop_released(self, ids: Sequence[int]) -> None:
         """Forget the releases of ids that the server never gets to know."""
-        unknown = set(ids)
-        for _ in range(len(self.released)):
-            one = self.released.popleft()
-            if one not in unknown:
-                self.released.append(one)
+        self._outbox.forget_released(ids)
 
     def note_program(self, name: bytes, data: bytes | None) -> None:
         """Note that the server has a program. It then drops those over the limit."""
@@ -399,11 +366,7 @@ class Session:
             self.programs.popitem(last=False)
 
     def _has_room(self) -> bool:
-        try:
-            least = len(self.buffer[0][0])
-        except IndexError:  # only releases are waiting
-            least = 8 * min(len(self.released), _MOST_RELEASES)
-        return self._retransmission.has_room(least + 2 * _BATCH_HEAD)
+        return self._retransmission.has_room(self._outbox.least_bytes())
 
     def _send_batch(self, end: int | None) -> None:
         """Send the next commands as a batch. If none can be made of them, they are lost: the session is unusable then.
@@ -436,64 +399,21 @@ class Session:
 
     def _take_batch(self, end: int | None = None) -> InFlightBatch:
         """The next commands as a batch; those from position `end` on are left."""
-        # A release must follow every use of its id. So a batch has releases only if it has all commands that were
-        # buffered before the releases were counted, but for those that do not use the id.
-        releases = len(self.released)
         recorder = self.recorder  # read once: the maintenance thread may send while a recording ends
-        waiting = len(self.buffer) if end is None else min(len(self.buffer), end - self._taken)
-        most_bytes = self._retransmission.batch_bytes(min(_BATCH_BYTES, self.limits.max_message_bytes or _BATCH_BYTES))
-        data, records, calls, size = self._take_commands(waiting, most_bytes)
-        commands = framed_commands(data, calls)
-        waiters = [place for place in places_of_others(calls) if type(records[place]) is Waiter]
+        most_bytes = self._retransmission.batch_bytes(min(BATCH_BYTES, self.limits.max_message_bytes or BATCH_BYTES))
+        taken = self._outbox.take(most_bytes, self.limits.max_batch_commands or 1024, end)
         self.check_at = len(self.buffer) + EARLY_COMMANDS
-        if len(data) == waiting and releases:
-            fitting = min(releases, _MOST_RELEASES, (most_bytes - size) // 8 - _BATCH_HEAD)
-            ids = self._take_released(fitting, is_all=end is None)
-            if ids:
-                commands.append(wire.release_command(ids))
-                records.append(None)
-        self.buffered_bytes = max(0, self.buffered_bytes - size)
-        first, self._next_seq = self._next_seq, self._next_seq + len(records)
         timed = self.timed
         request, size = wire.stream_batch(
-            first,
+            taken.first,
             self._retransmission.acknowledged,
-            commands,
+            taken.commands,
             bool(timed),
             traceparent() if "opentelemetry" in modules else "",
             bool(timed) and any(each.wants_ops for each in timed),
             recorded=recorder is not None and recorder.becomes_program,
         )
-        return InFlightBatch(first, records, request, size, timed, self._step_ends.length, waiters)
-
-    def _take_commands(self, waiting: int, most_bytes: int) -> tuple[Sequence[bytes], list[Any], Sequence[int], int]:
-        """The next of so many commands that fit: their bytes, records and kinds of calls, and the size of all."""
-        most = min(self.limits.max_batch_commands or 1024, 4096) - 1
-        items: list[Any] = []
-        with contextlib.suppress(IndexError):  # another thread has made the session unusable: those before it count
-            items.extend(itertools.islice(iter(self.buffer.popleft, None), min(waiting, most)))
-        data, records, calls = zip(*items, strict=True) if items else ((), (), ())
-        count = len(items)
-        size = _BATCH_HEAD + sum(map(len, data)) + _CALLS_HEAD * count
-        while size > most_bytes and count > 1:
-            count -= 1
-            size -= len(data[count]) + _CALLS_HEAD
-        if count < waiting:  # the rest of a step goes with the next batch
-            kept = self._step_ends.last_start(self._taken, self._taken + count) - self._taken
-            size -= sum(map(len, data[kept:count])) + _CALLS_HEAD * (count - kept)
-            count = kept
-            self.buffer.extendleft(reversed(items[count:]))
-        self._taken += count
-        return data[:count], list(records[:count]), calls[:count], size
-
-    def _take_released(self, most: int, is_all: bool) -> Sequence[int]:
-        """Ids to release; only those that no buffered command uses, unless the batch has all commands."""
-        popleft = self.released.popleft
-        ids = [popleft() for _ in range(most)]
-        if not is_all:
-            ids, used = unused(ids, self.buffer.copy())
-            self.released.extend(used)
-        return ids
+        return InFlightBatch(taken.first, taken.records, request, size, timed, self._step_ends.length, taken.waiters)
 
     # Waiting.
 
@@ -522,8 +442,7 @@ class Session:
             data = command.SerializeToString()
             command.ClearField("timeout_ms")
         try:
-            self.buffered_bytes += len(data)
-            self.buffer.append((wire.framed(data), waiter, 0))
+            self._outbox.append_counted(data, waiter)
             if meanwhile is not None:
                 if timeout is None:
                     self.flush()
@@ -572,8 +491,7 @@ class Session:
         self.draws.begin_command(command)
         waiter = Waiter(CallSite(*find_call_site()))
         data = command.SerializeToString()
-        self.buffered_bytes += len(data)
-        self.buffer.append((wire.framed(data), waiter, 0))
+        self._outbox.append_counted(data, waiter)
 
         def answer() -> service_pb2.Result:
             self.raise_if_unusable()
@@ -625,10 +543,7 @@ class Session:
         """Remove an unsent command from the buffer; return whether that succeeded."""
         if self._send_lock.acquire(blocking=False):
             try:
-                for index in range(len(self.buffer) - 1, -1, -1):
-                    if self.buffer[index][1] is waiter:
-                        del self.buffer[index]
-                        return True
+                return self._outbox.remove(waiter)
             finally:
                 self._send_lock.release()
         return False
@@ -686,7 +601,7 @@ class Session:
         executed, and commands that need their results are refused.
         """
         self.raise_if_unusable()
-        self._cancel(self._next_seq - 1)
+        self._cancel(self._outbox.next_seq - 1)
 
     def _cancel(self, seq: int) -> None:
         self._cancelled = max(self._cancelled, seq)
@@ -837,8 +752,7 @@ class Session:
             self._unusable = self._unusable or error
             self.memo = {}
             self.models = {}
-            self.buffer.clear()
-            self.released.clear()
+            self._outbox.clear()
             self._retransmission.clear()
 
     def after_fork_in_child(self) -> None:
@@ -1012,7 +926,7 @@ class Session:
 
     def next_command(self) -> int:
         """The number that the next command of this writer gets, unless a release comes first."""
-        return self._next_seq + len(self.buffer)
+        return self._outbox.next_number()
 
     def keep_until_answered(self, what: object) -> None:
         """Keep an object alive until the commands issued so far are answered."""
@@ -1031,7 +945,7 @@ class Session:
 
     def note_module_call(self, first: int, owner: Owner | None, kind: str) -> None:
         """Note that a call of a module or a compiled function issued the commands from `first` on."""
-        end = self._next_seq + len(self.buffer)
+        end = self._outbox.next_number()
         if end > first and self.segments is None:
             self._module_calls.append((first, end, threading.get_ident(), owner, kind))
 

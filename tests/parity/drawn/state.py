@@ -12,7 +12,7 @@ import torch
 
 import gradwire
 from gradwire._session.deferred_errors import CallSite
-from gradwire._session.session import Waiter
+from gradwire._session.outbox import Waiter
 from gradwire._tensor import values
 from gradwire._transport import wire
 from gradwire.v1 import commands_pb2, service_pb2
