@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradwire_engine.compile.kernels.registry import Kernel
-from gradwire_engine.compile.shared_weights import TRANSPOSED
+from gradwire_engine.compile.shared_weights import is_transpose, leave_unchanged
 from gradwire_engine.compile.trace import Instr, NumRef, Ref, Reg
 
 Array = Any
@@ -94,7 +94,7 @@ def _maker(
         if place is None or uses[number] != 1:
             return None
         maker = instrs[place]
-        if views or maker.kind != "formula" or tuple(maker.what[:2]) != TRANSPOSED or len(maker.args) != 1:
+        if views or not is_transpose(maker):
             return place, views
         views.append(place)
         number = int(maker.args[0])
@@ -125,13 +125,7 @@ def _is_worth(change: _Change, product: Instr, regs: Sequence[Reg], memory: _Mem
 def _may_move(between: Sequence[Instr], product: Instr, change: _Change, roots: Mapping[int, frozenset[int]]) -> bool:
     """Whether a product is the same behind other instructions, and its factors are not in the target's memory."""
     factors: frozenset[int] = frozenset().union(*[roots[number] for number in product.reads()])
-    if roots[change.target] & factors:
-        return False
-    for instr in between:
-        changed = instr.reads() if instr.kind == "call" else instr.changes()
-        if any(roots[number] & factors for number in changed):
-            return False
-    return True
+    return not roots[change.target] & factors and leave_unchanged(between, factors, roots.__getitem__)
 
 
 def _updating(add: Callable[..., None], sign: float) -> Callable[..., None]:

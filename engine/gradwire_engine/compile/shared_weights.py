@@ -7,7 +7,7 @@ other, give the same sum as one product, up to rounding.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ _MOST_ROWS = 64  # of a product: more of them are efficient alone
 _MOST_ELEMENTS = 1 << 24  # of all rows, which the plan copies
 _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 #: Formulas of gradients that are products of g and the rows, or sums of g's rows.
-TRANSPOSED = ("_transposed", "input")
+_TRANSPOSED = ("_transposed", "input")
 _PRODUCTS = {("_linear_addmm", "mat2"): 2, ("_linear_mm", "mat2"): 2, ("_linear_addmm", "input"): 1}
 
 
@@ -64,8 +64,7 @@ def _addends(top: Instr, makers: dict[int, Instr], uses: Counter[int]) -> tuple[
         maker = makers.get(number)
         if maker is None or uses[number] != 1:
             return [], []
-        is_turned = maker.kind == "formula" and tuple(maker.what[:2]) == TRANSPOSED and len(maker.args) == 1
-        if maker.kind == "sum" or is_turned:
+        if maker.kind == "sum" or is_transpose(maker):
             between.append(maker)
             waiting += [int(item) for item in maker.args]
         else:
@@ -73,14 +72,22 @@ def _addends(top: Instr, makers: dict[int, Instr], uses: Counter[int]) -> tuple[
     return between, addends
 
 
+def is_transpose(instr: Instr) -> bool:
+    """Whether an instruction is the transpose of a gradient."""
+    return instr.kind == "formula" and tuple(instr.what[:2]) == _TRANSPOSED and len(instr.args) == 1
+
+
+def leave_unchanged(instrs: Iterable[Instr], memory: frozenset[int], roots: Callable[[int], frozenset[int]]) -> bool:
+    """Whether instructions change no register of this memory in place. roots: whose memory a register may share."""
+    changed = (number for instr in instrs for number in (instr.reads() if instr.kind == "call" else instr.changes()))
+    return not any(roots(number) & memory for number in changed)
+
+
 def _unchanged(instrs: Sequence[Instr], first: Instr, top: Instr, made: Instr, regs: Sequence[Reg]) -> bool:
     """Whether nothing changes the operands in place where the products are moved over."""
-    roots = frozenset().union(*[regs[number].roots for number in made.reads()])
-    for instr in instrs[instrs.index(first) : instrs.index(top)]:
-        changed = instr.reads() if instr.kind == "call" else instr.changes()
-        if any(regs[number].roots & roots for number in changed):
-            return False
-    return True
+    memory = frozenset().union(*[regs[number].roots for number in made.reads()])
+    between = instrs[instrs.index(first) : instrs.index(top)]
+    return leave_unchanged(between, memory, lambda number: regs[number].roots)
 
 
 def _merged(top: Instr, products: Sequence[Instr], regs: Sequence[Reg], turned: bool) -> tuple[Instr, Kernel] | None:

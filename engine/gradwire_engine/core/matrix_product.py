@@ -228,7 +228,6 @@ class _Job:
         self._found, self._layout, self._adds = found, layout, bias != 0
         facts = self._facts = layout.facts[:]
         facts[0], facts[1] = found.sgemm, found.set_threads
-        set_scales(facts, *_PLAIN)
         self._scales: tuple[float, float] | None = _PLAIN
         if layout.parts <= _ONE_BY_ONE:
             one, other, result = addresses
@@ -355,6 +354,7 @@ def _layout(
         for row, height, column, width in tiles
     ]  # fmt: skip
     facts = packed("q", [0] * PRODUCT_FACTS)
+    set_scales(facts, *_PLAIN)
     for part in parts:
         facts.extend(part)
     before = [_SIZE * column for _ in pieces for _, _, column, _ in tiles]
